@@ -1,0 +1,65 @@
+"""One slide as the rest of the program sees it."""
+
+from dataclasses import dataclass
+from typing import Literal
+
+import torch
+from torch import Tensor
+
+from ..errors import FeatureError
+
+Unit = Literal["px", "um"]
+
+
+@dataclass(frozen=True, kw_only=True)
+class Bag:
+    """Patches of one slide.
+
+    coords: top-left corners, (x, y), in level-0 pixels (`unit="px"`), or in microns (`unit="um"`) where a file
+    states microns and nobody stated the slide's resolution.
+    patch_size: edge of a patch in the unit of `coords`; None where neither file nor caller states it.
+    mpp: microns per level-0 pixel; None where unknown.
+    """
+
+    slide_id: str
+    features: Tensor  # (patch, d) float32
+    coords: Tensor  # (patch, 2) float64
+    patch_size: float | None = None
+    mpp: float | None = None
+    unit: Unit = "px"
+    encoder: str | None = None
+    source: str = "memory"  # the format it was read from
+
+    def __post_init__(self) -> None:
+        n = len(self.features)
+        if self.features.ndim != 2 or self.coords.shape != (n, 2):
+            raise FeatureError(
+                f"{self.slide_id}: features of shape {tuple(self.features.shape)} and coords of shape "
+                f"{tuple(self.coords.shape)}; expected (N, d) and (N, 2) with the same N."
+            )
+
+    def __len__(self) -> int:
+        return len(self.features)
+
+    @property
+    def dim(self) -> int:
+        return self.features.shape[1]
+
+    @property
+    def centroids(self) -> Tensor:
+        """(patch, 2): the corner plus half a patch, in the unit of `coords`."""
+        return self.coords + (self.patch_size or 0.0) / 2
+
+    @property
+    def microns_per_unit(self) -> float | None:
+        """Factor from `coords` to microns; None where the resolution is unknown."""
+        return 1.0 if self.unit == "um" else self.mpp
+
+    @property
+    def nbytes(self) -> int:
+        return self.features.nbytes + self.coords.nbytes
+
+
+def as_features(array: Tensor) -> Tensor:
+    """Features as contiguous float32, whatever precision they were stored in."""
+    return array.to(torch.float32).contiguous()

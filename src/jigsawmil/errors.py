@@ -1,0 +1,25 @@
+"""The few exceptions of the program. Each message says what was found, what was expected, and what to do."""
+
+
+class JigsawmilError(Exception):
+    """Base of every error that is the input's fault; the command line prints it without a traceback."""
+
+
+class FeatureError(JigsawmilError):
+    """A feature file cannot become a bag, or does not fit the model."""
+
+
+class LabelError(JigsawmilError):
+    """A label table cannot be read or does not fit the features."""
+
+
+class SplitError(JigsawmilError):
+    """Folds are impossible, or would put one patient on both sides."""
+
+
+class ConfigError(JigsawmilError):
+    """An unknown or impossible setting; names the key and the nearest valid one."""
+
+
+class StudyError(JigsawmilError):
+    """A run folder is missing, damaged or belongs to other settings."""
