@@ -1,0 +1,140 @@
+"""Sums over neighbours. Nothing here is edges x width: an edge carries one number a head.
+
+Two implementations of the same mathematics: `kernels.py` on the CPU, and torch's own CSR operations on any other
+device. Tests hold both to a slow loop in float64.
+"""
+
+import warnings
+from typing import Any
+
+import torch
+from torch import Tensor
+from torch.autograd.function import once_differentiable
+
+from ..graph import SpatialGraph
+from . import kernels
+
+
+def neighbour_sum(x: Tensor, graph: SpatialGraph) -> Tensor:
+    """sum_l w_jl x_l over neighbours and self; (patch, d) -> (patch, d)."""
+    return _NeighbourSum.apply(x, graph)
+
+
+def neighbour_attention(
+    y: Tensor, s: Tensor, t: Tensor, graph: SpatialGraph, slope: float = 0.2
+) -> tuple[Tensor, Tensor]:
+    """h_j = sum_l alpha_jl y_l with alpha_jl = w_jl exp(LeakyReLU(s_j + t_l)) / sum_m w_jm exp(LeakyReLU(s_j + t_m)).
+
+    y: (patch, head, d); s, t: (patch, head), the two halves of v . [W x_j || W x_l].
+    Returns (patch, head, d) and alpha (head, edge), which carries no gradient.
+    """
+    return _NeighbourAttention.apply(y, s, t, graph, slope)
+
+
+class _NeighbourSum(torch.autograd.Function):
+    """The weights are symmetric and constant, so the backward pass is the forward pass."""
+
+    @staticmethod
+    def forward(ctx: Any, x: Tensor, graph: SpatialGraph) -> Tensor:
+        ctx.graph = graph
+        return _sum(x, graph)
+
+    @staticmethod
+    @once_differentiable
+    def backward(ctx: Any, grad: Tensor) -> tuple[Tensor, None]:
+        return _sum(grad, ctx.graph), None
+
+
+class _NeighbourAttention(torch.autograd.Function):
+    @staticmethod
+    def forward(
+        ctx: Any, y: Tensor, s: Tensor, t: Tensor, graph: SpatialGraph, slope: float
+    ) -> tuple[Tensor, Tensor]:
+        y, s, t = y.contiguous(), s.contiguous(), t.contiguous()
+        forward = _attention_cpu if y.device.type == "cpu" else attention_torch
+        out, alpha = forward(y, s, t, graph, slope)
+        ctx.save_for_backward(y, s, t, out, alpha)
+        ctx.graph, ctx.slope = graph, slope
+        ctx.mark_non_differentiable(alpha)
+        return out, alpha
+
+    @staticmethod
+    @once_differentiable
+    def backward(ctx: Any, g: Tensor, _: Tensor | None) -> tuple[Tensor | None, ...]:
+        backward = _attention_backward_cpu if g.device.type == "cpu" else attention_backward_torch
+        return *backward(g.contiguous(), *ctx.saved_tensors, ctx.graph, ctx.slope), None, None
+
+
+def _sum(x: Tensor, graph: SpatialGraph) -> Tensor:
+    x, weight = x.contiguous(), graph.weight.to(x.dtype)
+    if x.device.type != "cpu":
+        return _csr(graph, weight) @ x
+    out = torch.empty_like(x)
+    kernels.launch(kernels.weighted_sum, graph.indptr, graph.indices, weight, x, out)
+    return out
+
+
+def _attention_cpu(y: Tensor, s: Tensor, t: Tensor, graph: SpatialGraph, slope: float) -> tuple[Tensor, Tensor]:
+    out, alpha = torch.empty_like(y), y.new_empty(y.shape[1], graph.edges)
+    log_weight = graph.weight.to(y.dtype).log()
+    kernels.launch(kernels.edge_scores, graph.indptr, graph.indices, log_weight, s, t, _like(slope, y), alpha)
+    alpha.exp_()  # torch's exp is vectorised, Numba's is not
+    kernels.launch(kernels.normalise_and_sum, graph.indptr, graph.indices, alpha, y, out)
+    return out, alpha
+
+
+def _attention_backward_cpu(
+    g: Tensor, y: Tensor, s: Tensor, t: Tensor, out: Tensor, alpha: Tensor, graph: SpatialGraph, slope: float
+) -> tuple[Tensor, Tensor, Tensor]:
+    dy, ds, dt = torch.empty_like(y), torch.empty_like(s), torch.empty_like(t)
+    inner, de = torch.empty_like(s), torch.empty_like(alpha)
+    structure = (graph.indptr, graph.indices, graph.reverse)
+    scores = (s, t, _like(slope, y), alpha)
+    kernels.launch(kernels.attention_backward, *structure, *scores, y, out, g, inner, dy, dt, de)
+    kernels.launch(kernels.transposed_row_sums, graph.indptr, graph.reverse, de, ds)
+    return dy, ds, dt
+
+
+def attention_torch(y: Tensor, s: Tensor, t: Tensor, graph: SpatialGraph, slope: float) -> tuple[Tensor, Tensor]:
+    """The same by torch's CSR operations: edge softmax and a sparse product."""
+    row, column = _rows(graph), graph.indices.long()
+    log_weight = graph.weight.to(y.dtype).log()
+    score = torch.nn.functional.leaky_relu(s[row] + t[column], slope) + log_weight[:, None]  # (edge, head)
+    score = (score - _row_reduce(score, graph, "max")[row]).exp()
+    alpha = (score / _row_reduce(score, graph, "sum")[row]).T.contiguous()
+    return torch.stack([_csr(graph, a) @ y[:, h] for h, a in enumerate(alpha)], dim=1), alpha
+
+
+def attention_backward_torch(
+    g: Tensor, y: Tensor, s: Tensor, t: Tensor, out: Tensor, alpha: Tensor, graph: SpatialGraph, slope: float
+) -> tuple[Tensor, Tensor, Tensor]:
+    """Sampled dense product for the scores, the sparse product of the transpose for the values."""
+    row, column, reverse = _rows(graph), graph.indices.long(), graph.reverse.long()
+    inner = (g * out).sum(dim=2)  # (patch, head)
+    dy = torch.stack([_csr(graph, a[reverse]) @ g[:, h] for h, a in enumerate(alpha)], dim=1)
+    blank = _csr(graph, torch.zeros_like(alpha[0]))
+    dots = [torch.sparse.sampled_addmm(blank, g[:, h], y[:, h].T).values() for h in range(y.shape[1])]
+    de = alpha.T * (torch.stack(dots, dim=1) - inner[row])  # (edge, head)
+    de = torch.where(s[row] + t[column] < 0, de * slope, de)
+    return dy, _row_reduce(de, graph, "sum"), _row_reduce(de[reverse], graph, "sum")
+
+
+def _rows(graph: SpatialGraph) -> Tensor:
+    """Row of every edge."""
+    return torch.repeat_interleave(torch.arange(len(graph), device=graph.indptr.device), graph.indptr.diff())
+
+
+def _row_reduce(values: Tensor, graph: SpatialGraph, how: str) -> Tensor:
+    return torch.segment_reduce(values, how, offsets=graph.indptr.long(), axis=0)
+
+
+def _csr(graph: SpatialGraph, values: Tensor) -> Tensor:
+    size = (len(graph), len(graph))
+    with warnings.catch_warnings():  # "CSR support is in beta", once a process
+        warnings.simplefilter("ignore", UserWarning)
+        return torch.sparse_csr_tensor(graph.indptr, graph.indices, values, size, check_invariants=False)
+
+
+def _like(value: float, y: Tensor) -> Any:
+    """A scalar of the tensor's precision: a float64 one would widen the whole kernel."""
+    return y.new_tensor(value).numpy()[()]

@@ -1,0 +1,169 @@
+"""The fast kernels against a slow loop in float64, forward and backward, on graphs of every shape."""
+
+import math
+
+import pytest
+import torch
+
+from jigsawmil.graph import SpatialGraph, knn_graph
+from jigsawmil.nn import sparse
+
+
+def lattice(side: int) -> torch.Tensor:
+    x, y = torch.meshgrid(torch.arange(side), torch.arange(side), indexing="ij")
+    return torch.stack([x.flatten(), y.flatten()], dim=1) * 512.0
+
+
+def star(leaves: int) -> SpatialGraph:
+    """A hub joined to every leaf, no leaf to another: rows of very different length."""
+    n = leaves + 1
+    dense = torch.eye(n, dtype=torch.bool)
+    dense[0], dense[:, 0] = True, True
+    row, column = dense.nonzero().T
+    indptr = torch.cat([torch.zeros(1, dtype=torch.long), dense.sum(1).cumsum(0)])
+    position = torch.full((n, n), -1)
+    position[row, column] = torch.arange(len(row))
+    distance = (row - column).abs()
+    weight = torch.exp(-((distance / n) ** 2).float())
+    return SpatialGraph(indptr.int(), column.int(), weight, position[column, row].int())
+
+
+GRAPHS = {
+    "random": knn_graph(torch.rand(40, 2, generator=torch.Generator().manual_seed(0)), k=7),
+    "lattice": knn_graph(lattice(6), k=8),
+    "one node": knn_graph(torch.zeros(1, 2)),
+    "star": star(9),
+}
+
+
+def slow_attention(y, s, t, graph, slope=0.2):  # noqa: ANN001, ANN201
+    """The equation, an edge at a time."""
+    out = torch.zeros_like(y)
+    for j in range(len(graph)):
+        neighbours, weight = graph.row(j)
+        for h in range(y.shape[1]):
+            terms = []
+            for w, other in zip(weight.tolist(), neighbours.tolist(), strict=True):
+                score = s[j, h] + t[other, h]
+                terms.append(w * torch.exp(score if score >= 0 else slope * score))
+            total = sum(terms)
+            for term, other in zip(terms, neighbours.tolist(), strict=True):
+                out[j, h] = out[j, h] + term / total * y[other, h]
+    return out
+
+
+def inputs(graph: SpatialGraph, heads: int = 2, d: int = 5, dtype: torch.dtype = torch.float64) -> list[torch.Tensor]:
+    g = torch.Generator().manual_seed(1)
+    n = len(graph)
+    shapes = [(n, heads, d), (n, heads), (n, heads)]
+    return [torch.randn(*shape, generator=g, dtype=dtype).requires_grad_() for shape in shapes]
+
+
+@pytest.mark.parametrize("name", GRAPHS)
+def test_attention_equals_the_slow_loop(name: str) -> None:
+    graph = GRAPHS[name]
+    y, s, t = inputs(graph)
+    out, alpha = sparse.neighbour_attention(y, s, t, graph)
+    torch.testing.assert_close(out, slow_attention(y, s, t, graph))
+    rows = torch.stack([alpha[:, graph.indptr[j] : graph.indptr[j + 1]].sum(1) for j in range(len(graph))])
+    torch.testing.assert_close(rows, torch.ones_like(rows))
+
+
+@pytest.mark.parametrize("name", GRAPHS)
+def test_attention_gradients(name: str) -> None:
+    graph = GRAPHS[name]
+    y, s, t = inputs(graph, d=3)
+    assert torch.autograd.gradcheck(lambda *a: sparse.neighbour_attention(*a, graph)[0], (y, s, t))
+    seed = torch.randn(y.shape, dtype=y.dtype, generator=torch.Generator().manual_seed(2))
+    fast = torch.autograd.grad(sparse.neighbour_attention(y, s, t, graph)[0], (y, s, t), seed)
+    slow = torch.autograd.grad(slow_attention(y, s, t, graph), (y, s, t), seed)
+    for a, b in zip(fast, slow, strict=True):
+        torch.testing.assert_close(a, b)
+
+
+@pytest.mark.parametrize("name", GRAPHS)
+def test_torch_implementation_equals_the_kernels(name: str) -> None:
+    """The path that other devices take, run on the CPU."""
+    graph = GRAPHS[name]
+    y, s, t = (x.detach() for x in inputs(graph))
+    g = torch.randn(y.shape, dtype=y.dtype, generator=torch.Generator().manual_seed(2))
+    ours, theirs = sparse._attention_cpu(y, s, t, graph, 0.2), sparse.attention_torch(y, s, t, graph, 0.2)
+    for a, b in zip(ours, theirs, strict=True):
+        torch.testing.assert_close(a, b)
+    saved = (y, s, t, *ours, graph, 0.2)
+    for a, b in zip(
+        sparse._attention_backward_cpu(g, *saved), sparse.attention_backward_torch(g, *saved), strict=True
+    ):
+        torch.testing.assert_close(a, b)
+
+
+@pytest.mark.parametrize("name", GRAPHS)
+def test_neighbour_sum(name: str) -> None:
+    graph = GRAPHS[name]
+    n = len(graph)
+    x = torch.randn(n, 6, dtype=torch.float64, generator=torch.Generator().manual_seed(3), requires_grad=True)
+    slow = torch.zeros(n, n, dtype=torch.float64)
+    for j in range(n):
+        neighbours, weight = graph.row(j)
+        slow[j, neighbours.long()] = weight.double()
+    torch.testing.assert_close(sparse.neighbour_sum(x, graph), slow @ x)
+    assert torch.autograd.gradcheck(lambda x: sparse.neighbour_sum(x, graph), (x,))
+
+
+def test_single_precision_agrees_with_double() -> None:
+    graph = GRAPHS["lattice"]
+    y, s, t = inputs(graph, heads=1, d=64)
+    out, _ = sparse.neighbour_attention(y, s, t, graph)
+    single, _ = sparse.neighbour_attention(y.float(), s.float(), t.float(), graph)
+    assert single.dtype == torch.float32
+    torch.testing.assert_close(single.double(), out, rtol=1e-5, atol=1e-6)
+
+
+def test_large_scores_do_not_overflow() -> None:
+    graph = GRAPHS["lattice"]
+    y, s, t = (x.detach().float() for x in inputs(graph))
+    out, _ = sparse.neighbour_attention(y, s, t * 1e4, graph)
+    assert out.isfinite().all()
+    assert out.abs().max() <= y.abs().max() * (1 + 1e-5)  # a convex combination
+
+
+def test_same_bits_on_one_and_two_threads() -> None:
+    graph = knn_graph(lattice(20), k=50)
+    y, s, t = inputs(graph, heads=1, d=256, dtype=torch.float32)
+
+    def run(threads: int) -> list[torch.Tensor]:
+        before = torch.get_num_threads()
+        torch.set_num_threads(threads)
+        try:
+            out, _ = sparse.neighbour_attention(y, s, t, graph)
+            return [out.detach(), *torch.autograd.grad(out.square().sum(), (y, s, t))]
+        finally:
+            torch.set_num_threads(before)
+
+    for a, b in zip(run(1), run(2), strict=True):
+        assert torch.equal(a, b)
+
+
+def test_equals_pyg_gatconv_where_the_definitions_meet() -> None:
+    """Unit weights, no bias: our kernel under PyG's own parameters."""
+    geometric = pytest.importorskip("torch_geometric.nn")
+    graph = GRAPHS["random"]
+    plain = SpatialGraph(graph.indptr, graph.indices, torch.ones_like(graph.weight), graph.reverse)
+    heads, d = 3, 4
+    torch.manual_seed(0)  # PyG draws its parameters from the global generator
+    conv = geometric.GATConv(7, d, heads=heads, bias=False, add_self_loops=False).double()
+    x = torch.randn(len(graph), 7, dtype=torch.float64)
+    edge_index = torch.stack([plain.indices.long(), sparse._rows(plain)])  # from l to j
+    y = conv.lin(x).view(-1, heads, d)
+    s, t = (y * conv.att_dst).sum(-1), (y * conv.att_src).sum(-1)
+    ours, _ = sparse.neighbour_attention(y, s, t, plain)
+    torch.testing.assert_close(ours.flatten(1), conv(x, edge_index))
+
+
+def test_weights_enter_before_the_softmax() -> None:
+    """Two neighbours of equal score share attention as their weights do: e^-1 against 1."""
+    graph = knn_graph(torch.tensor([[0.0, 0.0], [1.0, 0.0]]), k=1)
+    y = torch.tensor([[[1.0]], [[0.0]]])
+    zero = torch.zeros(2, 1)
+    out, _ = sparse.neighbour_attention(y, zero, zero, graph)
+    assert out[0, 0, 0].item() == pytest.approx(1 / (1 + math.exp(-1)))
