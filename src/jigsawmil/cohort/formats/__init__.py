@@ -1,0 +1,88 @@
+"""Feature files of other tools, read into bags; a format is known to one file here and recognised from the files."""
+
+import difflib
+from collections.abc import Callable
+from pathlib import Path
+from typing import NamedTuple
+
+from ...errors import ConfigError, FeatureError
+from ..bag import Bag, Unit
+from . import clam, lazyslide, slideflow, stamp, torchmil, trident, uni2h
+from .find import find_bags
+from .opened import Opened, open_path
+from .source import BagInfo, Options, Source, describe, load
+from .trident import write_bag
+
+__all__ = ["FORMATS", "BagInfo", "find_bags", "peek_bag", "read_bag", "write_bag"]
+
+
+class Format(NamedTuple):
+    matches: Callable[[Opened], bool]  # is it mine?
+    scan: Callable[[Opened, Options], Source]  # where are its arrays, and in which unit?
+
+
+# Asked in this order: the first that recognises the file reads it, so the particular stands before the general.
+FORMATS: dict[str, Format] = {
+    "lazyslide": Format(lazyslide.matches, lazyslide.scan),
+    "stamp": Format(stamp.matches, stamp.scan),
+    "uni2h": Format(uni2h.matches, uni2h.scan),
+    "slideflow": Format(slideflow.matches, slideflow.scan),
+    "trident": Format(trident.matches, trident.scan),
+    "torchmil": Format(torchmil.matches, torchmil.scan),
+    "clam": Format(clam.matches, clam.scan),
+}
+
+
+def read_bag(
+    path: str | Path,
+    *,
+    mpp: float | None = None,
+    patch_size: float | None = None,
+    unit: Unit | None = None,
+    coords: str | Path | None = None,
+    format: str | None = None,
+) -> Bag:
+    """Read one slide's features and coordinates from any known format.
+
+    The options complete what the file leaves open; where the file says otherwise, that is an error.
+    mpp: microns per level-0 pixel; turns coordinates in microns into pixels.
+    patch_size: edge of a patch in level-0 pixels (in microns, if the bag keeps microns).
+    unit: of the coordinates, "px" or "um".
+    coords: file with the coordinates, or folder with one a slide, where the features lie alone.
+    format: one of `FORMATS`, where the file is to be read as that and no other.
+    """
+    options = Options(mpp, patch_size, unit, None if coords is None else Path(coords))
+    name, source = _recognise(Path(path), options, format)
+    return load(source, options, describe(source, options, name))
+
+
+def peek_bag(
+    path: str | Path,
+    *,
+    mpp: float | None = None,
+    patch_size: float | None = None,
+    unit: Unit | None = None,
+    coords: str | Path | None = None,
+    format: str | None = None,
+) -> BagInfo:
+    """What `read_bag` would give, from the headers alone; an empty slide has n = 0."""
+    options = Options(mpp, patch_size, unit, None if coords is None else Path(coords))
+    name, source = _recognise(Path(path), options, format)
+    return describe(source, options, name)
+
+
+def _recognise(path: Path, options: Options, name: str | None) -> tuple[str, Source]:
+    if name is not None and name not in FORMATS:
+        near = difflib.get_close_matches(name.lower(), FORMATS, n=1)
+        hint = f" Did you mean {near[0]!r}?" if near else ""
+        raise ConfigError(f"format={name!r}: expected one of {', '.join(FORMATS)}.{hint}")
+    file = open_path(path)
+    name = name or next((key for key, known in FORMATS.items() if known.matches(file)), None)
+    if name is None:
+        found = f"datasets {sorted(file.arrays)}" if file.arrays else "nothing that is known"
+        raise FeatureError(
+            f"{path.name}: no known feature file: {found}. Expected an h5 with 'coords' and 'features' (TRIDENT, CLAM, "
+            "UNI2-h, torchmil) or 'feats' / 'patch_embeddings' (STAMP), a .pt (CLAM, TRIDENT, slideflow), "
+            "a .npy (torchmil) or a .zarr store (LazySlide)."
+        )
+    return name, FORMATS[name].scan(file, options)

@@ -1,0 +1,86 @@
+"""`.pt`, `.npy` and `.npz` files, read without ever running what a pickle says."""
+
+import pickle
+import threading
+import zipfile
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from ...errors import FeatureError
+from .source import Stored
+
+# All that a pickled NumPy array of numbers needs. `_reconstruct` moved from numpy.core to numpy._core in NumPy 2.
+_RECONSTRUCT = np.zeros(0).__reduce__()[0]
+_NUMPY_GLOBALS: list[Any] = [
+    (_RECONSTRUCT, "numpy.core.multiarray._reconstruct"),
+    (_RECONSTRUCT, "numpy._core.multiarray._reconstruct"),
+    np.ndarray,
+    np.dtype,
+    *(type(np.dtype(kind)) for kind in ("f2", "f4", "f8", "i4", "i8")),
+]
+_ALLOWED = threading.Lock()  # torch keeps its allow-list in a global, and bags are prefetched in threads
+
+
+def stored_pt(path: Path) -> Stored:
+    """The tensor or NumPy array in a file of `torch.save`; its data stay on disk until read."""
+    array = _load_pt(path, mmap=zipfile.is_zipfile(path))  # the format before torch 1.6 is no zip and has no mmap
+    return Stored(tuple(array.shape), str(array.dtype).removeprefix("torch."), lambda: _load_pt(path, mmap=False))
+
+
+def stored_npy(path: Path) -> Stored:
+    array = _load_npy(path, "r")
+    return Stored(array.shape, array.dtype.name, lambda: torch.from_numpy(_load_npy(path, None)))
+
+
+def stored_npz(path: Path) -> Stored:
+    """The one array of an archive, or the one that `np.savez` names `arr_0`."""
+    try:
+        with np.load(path, allow_pickle=False) as archive:
+            key = "arr_0" if "arr_0" in archive.files else archive.files[0]
+            array = archive[key]
+    except (OSError, ValueError, IndexError, EOFError, zipfile.BadZipFile) as error:
+        raise FeatureError(_unreadable(path, "a NumPy archive", error)) from error
+    return Stored(array.shape, array.dtype.name, lambda: torch.from_numpy(array))
+
+
+def _load_npy(path: Path, mmap_mode: Any) -> np.ndarray:
+    try:
+        return np.load(path, mmap_mode=mmap_mode, allow_pickle=False)
+    except (OSError, ValueError, EOFError) as error:
+        raise FeatureError(_unreadable(path, "a NumPy array of numbers", error)) from error
+
+
+def _load_pt(path: Path, *, mmap: bool) -> Tensor:
+    def load() -> Any:
+        return torch.load(path, map_location="cpu", weights_only=True, mmap=mmap)
+
+    try:
+        try:
+            value = load()
+        except pickle.UnpicklingError:  # no plain tensor; TRIDENT saves NumPy arrays
+            with _ALLOWED, torch.serialization.safe_globals(_NUMPY_GLOBALS):
+                value = load()
+    except pickle.UnpicklingError as error:
+        raise FeatureError(
+            f"{path.name}: holds Python objects other than a tensor or a NumPy array, and was not opened, because "
+            "a pickle can run any code. Save the features alone: torch.save(features, path)."
+        ) from error
+    except Exception as error:  # torch raises RuntimeError, EOFError, ValueError, ... for damaged files
+        raise FeatureError(_unreadable(path, "a file of torch.save", error)) from error
+    if isinstance(value, np.ndarray) and value.dtype.kind in "fiub":
+        value = torch.from_numpy(value)
+    if not isinstance(value, Tensor):
+        raise FeatureError(
+            f"{path.name}: holds a {type(value).__name__}, expected one tensor or NumPy array of features (N, d). "
+            "Save the features alone: torch.save(features, path)."
+        )
+    return value.detach()
+
+
+def _unreadable(path: Path, expected: str, error: Exception) -> str:
+    reason = (str(error).splitlines() or [type(error).__name__])[0]
+    return f"{path.name}: cannot be read as {expected} ({reason}). It is truncated or of another kind: copy it again."

@@ -1,0 +1,72 @@
+"""Every feature file under a folder, by slide id."""
+
+import os
+from collections.abc import Iterator
+from pathlib import Path
+
+from ...errors import FeatureError
+from . import hdf5
+from .stamp import FEATURES as STAMP_FEATURES
+from .torchmil import LABELS
+
+FEATURES = {"features", *STAMP_FEATURES}
+NOT_FEATURES = {"coords", "imgs", *LABELS}  # what an h5 may hold that is no bag: patches cut but not encoded, labels
+
+
+def find_bags(folder: str | Path) -> dict[str, Path]:
+    """Slide id -> feature file, for any of the known layouts; ids are file names without their ending, as they stand.
+
+    CLAM's `pt_files/x.pt` and `h5_files/x.h5` are one slide, read from the h5. Any other two files for one id are an
+    error, for which of them is meant cannot be known. Damaged files are listed: `peek_bag` tells what is wrong.
+    """
+    folder = Path(folder)
+    if not folder.is_dir():
+        raise FeatureError(f"{folder}: no such folder. Give the folder that holds the feature files.")
+    found: dict[str, list[Path]] = {}
+    for path in _candidates(folder):
+        found.setdefault(path.stem, []).append(path)
+    if not found:
+        raise FeatureError(
+            f"{folder}: no feature files in it. Expected .h5, .pt, .npy or .zarr: "
+            "extract features first, or correct the path."
+        )
+    bags = {slide: _one(paths) for slide, paths in sorted(found.items())}
+    twice = {slide: paths for slide, paths in found.items() if bags[slide] is None}
+    if twice:
+        lines = [f"{slide}: {', '.join(str(p.relative_to(folder)) for p in paths)}" for slide, paths in twice.items()]
+        more = f"\n  and {len(lines) - 10} more" if len(lines) > 10 else ""
+        raise FeatureError(
+            f"{folder}: {len(twice)} slide ids have more than one feature file. Give the folder of one encoder, "
+            "or rename files.\n  " + "\n  ".join(lines[:10]) + more
+        )
+    return {slide: path for slide, path in bags.items() if path is not None}
+
+
+def _one(paths: list[Path]) -> Path | None:
+    """The slide's file, or None if there are two."""
+    if len(paths) == 2:
+        h5, pt = sorted(paths, key=lambda path: path.suffix)
+        if pt.parent.name == "pt_files" and h5 == pt.parent.parent / "h5_files" / f"{pt.stem}.h5":
+            return h5
+    return paths[0] if len(paths) == 1 else None
+
+
+def _candidates(folder: Path) -> Iterator[Path]:
+    for place, folders, files in os.walk(folder):
+        here = Path(place)
+        yield from (here / name for name in sorted(folders) if name.endswith(".zarr"))
+        # A store is one slide: nothing inside it is another.
+        folders[:] = sorted(name for name in folders if not name.endswith(".zarr") and not name.startswith("."))
+        yield from (path for name in sorted(files) if not name.startswith(".") and _is_bag(path := here / name, folder))
+
+
+def _is_bag(path: Path, folder: Path) -> bool:
+    if path.suffix == ".npy":
+        return not path.name.endswith(".index.npy") and NOT_FEATURES.isdisjoint(path.relative_to(folder).parts)
+    if path.suffix in hdf5.SUFFIXES:
+        try:
+            names = hdf5.keys(path)
+        except FeatureError:
+            return True
+        return bool(FEATURES & names) or not NOT_FEATURES & names
+    return path.suffix == ".pt"
