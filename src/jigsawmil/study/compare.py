@@ -1,0 +1,314 @@
+"""Which method is better, and is the difference real: tests between methods, and the summary of each.
+
+The table of predictions has one row a (method, seed, slide):
+`method,fold,seed,slide_id,patient_id,label,probability`, the probability being that of the last class;
+beyond two classes one column `probability_<class>` each. Definitions and limits: docs/statistics.md.
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from itertools import combinations
+from typing import NamedTuple
+
+import numpy as np
+import pandas as pd
+from numpy.typing import ArrayLike
+from pandas.api.types import is_numeric_dtype
+from scipy.stats import norm
+from scipy.stats import t as student
+
+from ..errors import StudyError
+from .metrics import (
+    NO_VARIANCE,
+    Floats,
+    Task,
+    auc,
+    bootstrap_interval,
+    component_variance,
+    delong_interval,
+    independent_pairs,
+    macro_auc,
+    named,
+    patient_level,
+    placements,
+    score,
+)
+
+KEYS = ["method", "fold", "seed", "slide_id", "patient_id", "label"]
+
+
+class DelongTest(NamedTuple):
+    difference: float
+    z: float
+    p: float
+
+
+class CorrectedTTest(NamedTuple):
+    t: float
+    p: float
+    df: int
+
+
+def delong_test(y: ArrayLike, s1: ArrayLike, s2: ArrayLike, clusters: ArrayLike | None = None) -> DelongTest:
+    """AUC of s1 minus AUC of s2 on the same cases, with DeLong's z and two-sided p (clusters: as `delong_interval`).
+
+    Equal placements of every case: p = 1. Where the variance is 0 or unknown although the AUCs differ, z is nan and p
+    is Hoeffding's distribution-free bound.
+    """
+    difference = auc(y, s1) - auc(y, s2)
+    components = placements(y, s1) - placements(y, s2)
+    variance = component_variance(y, components, clusters)
+    if np.isnan(difference):
+        return DelongTest(difference, float("nan"), float("nan"))
+    if variance > NO_VARIANCE:
+        z = difference / np.sqrt(variance)
+        return DelongTest(difference, float(z), float(2 * norm.sf(abs(z))))
+    if np.abs(components).max() < 1e-12:
+        return DelongTest(0.0, 0.0, 1.0)
+    bound = 2 * np.exp(-independent_pairs(y, clusters) * difference**2 / 2)
+    return DelongTest(difference, float("nan"), float(min(1.0, bound)))
+
+
+def corrected_t_test(differences: ArrayLike, n_train: float, n_test: float) -> CorrectedTTest:
+    """Nadeau and Bengio's corrected resampled t-test (two-sided) of the mean difference over J resamples.
+
+    t = mean / sqrt((1 / J + n_test / n_train) var), J - 1 degrees of freedom. nan with fewer than two resamples, or
+    where all differ by the same amount; p = 1 where none differs.
+    """
+    d = np.asarray(differences, dtype=float)
+    df = len(d) - 1
+    if df < 1 or n_train <= 0:
+        return CorrectedTTest(float("nan"), float("nan"), df)
+    if not d.any():
+        return CorrectedTTest(0.0, 1.0, df)
+    variance = d.var(ddof=1)
+    if not variance > NO_VARIANCE:
+        return CorrectedTTest(float("nan"), float("nan"), df)
+    t = d.mean() / np.sqrt((1 / len(d) + n_test / n_train) * variance)
+    return CorrectedTTest(float(t), float(2 * student.sf(abs(t), df)), df)
+
+
+def holm(p_values: ArrayLike) -> Floats:
+    """Holm's step-down adjusted p-values in the order given; nan stays nan and does not count as a test."""
+    p = np.asarray(p_values, dtype=float)
+    adjusted = np.full(p.shape, np.nan)
+    order = np.argsort(p)[: np.isfinite(p).sum()]  # nan sorts last
+    factor = np.arange(len(order), 0, -1)
+    adjusted[order] = np.minimum(1, np.maximum.accumulate(p[order] * factor))
+    return adjusted
+
+
+def compare_methods(predictions: pd.DataFrame, classes: Sequence[str] | None = None) -> pd.DataFrame:
+    """One row a pair of methods: AUCs, their difference (a - b), DeLong and corrected t, both Holm-adjusted.
+
+    `level` says what a case is: `patient` (mean over its slides) as soon as one patient has several slides, since
+    DeLong takes cases for independent; `slide` else; `slide, clustered` where a patient's slides differ in label.
+    """
+    table = _table(predictions, classes)
+    _check_same_slides(table.frame)
+    level = "slide"
+    if table.patients_with_several:
+        level = "slide, clustered" if table.patients_of_mixed_label else "patient"
+    if level == "patient":
+        table = replace(table, frame=patient_level(table.frame))
+    rows = [_compare(table, a, b, clustered=level == "slide, clustered") for a, b in combinations(table.methods, 2)]
+    columns = ["method_a", "method_b", "level", "auc_a", "auc_b", "difference", "delong_z", "delong_p", "delong_p_holm"]
+    columns += ["resamples", "undefined_folds", "fold_difference", "t", "t_p", "t_p_holm"]
+    result = pd.DataFrame(rows, columns=[c for c in columns if not c.endswith("_holm") and c != "level"])
+    adjusted = {f"{c}_holm": holm(result[c].astype(float)) for c in ("delong_p", "t_p")}
+    return result.assign(level=level, **adjusted)[columns]
+
+
+def summarise(
+    predictions: pd.DataFrame,
+    classes: Sequence[str] | None = None,
+    task: Task | None = None,
+    *,
+    resamples: int = 2000,
+    seed: int = 0,
+) -> pd.DataFrame:
+    """One row a method: AUC as mean and std over folds and seeds, then the pooled out-of-fold figures.
+
+    Pooled means the mean probability over seeds of each slide, all folds together. `seed` draws the patient bootstrap,
+    the same patients for every method. `undefined_folds` counts the runs left out of the mean for want of a class.
+    """
+    table = _table(predictions, classes)
+    binary = len(table.classes) == 2
+    task = task or ("binary" if binary else "multiclass")
+    rows = []
+    for method in table.methods:
+        runs = table.fold_aucs(method)
+        pooled = table.pooled(method)
+        y, p, patients = pooled["label"].to_numpy(), table.matrix(pooled), pooled["patient_id"].to_numpy()
+        figures = score(y, p, task)
+        interval = delong_interval(y, p[:, 1], clusters=patients) if binary else (np.nan,) * 3
+        boot = bootstrap_interval(y, p, patients, np.random.default_rng(seed), resamples=resamples)
+        by_patient = float("nan")
+        if not table.patients_of_mixed_label:
+            whole = patient_level(pooled)
+            by_patient = macro_auc(whole["label"], table.matrix(whole))
+        rows.append(
+            {"method": method, "folds": runs.index.unique("fold").size, "auc_mean": runs.mean(), "auc_std": runs.std()}
+            | {"auc_oof": figures.pop("auc"), "auc_low": interval[1], "auc_high": interval[2]}
+            | {"boot_low": boot.low, "boot_high": boot.high, "auc_patient": by_patient}
+            | {name: value for name, value in figures.items() if name != "undefined"}
+            | {"seeds": runs.index.unique("seed").size, "slides": len(y), "patients": pooled["patient_id"].nunique()}
+            | {"undefined_folds": int(runs.isna().sum())}
+            | ({"positive": table.classes[-1]} if binary else {})
+        )
+    return pd.DataFrame(rows)
+
+
+@dataclass(frozen=True, kw_only=True)
+class _Table:
+    """A checked table of predictions; labels are class indices, probability columns stand in the order of classes."""
+
+    frame: pd.DataFrame
+    classes: tuple[str, ...]
+    columns: tuple[str, ...]
+
+    @property
+    def methods(self) -> list[str]:
+        return list(self.frame["method"].unique())
+
+    @property
+    def patients_with_several(self) -> bool:
+        return bool((self.frame.groupby("patient_id")["slide_id"].nunique() > 1).any())
+
+    @property
+    def patients_of_mixed_label(self) -> bool:
+        return bool((self.frame.groupby("patient_id")["label"].nunique() > 1).any())
+
+    def matrix(self, frame: pd.DataFrame) -> Floats:
+        """(row, class) probabilities."""
+        p = frame[list(self.columns)].to_numpy(dtype=float)
+        return np.hstack([1 - p, p]) if len(self.columns) == 1 else p
+
+    def pooled(self, method: str) -> pd.DataFrame:
+        """One row a slide, in the order of ids: mean probability over seeds."""
+        rows = self.frame[self.frame["method"] == method].groupby("slide_id", as_index=False)
+        return rows.agg({"patient_id": "first", "label": "first"} | dict.fromkeys(self.columns, "mean"))
+
+    def runs(self, method: str) -> dict[tuple[object, object], pd.DataFrame]:
+        rows = self.frame[self.frame["method"] == method]
+        return {(key[0], key[1]): run for key, run in rows.groupby(["seed", "fold"])}
+
+    def fold_aucs(self, method: str) -> pd.Series:
+        """AUC of each (seed, fold)."""
+        areas = {key: macro_auc(run["label"], self.matrix(run)) for key, run in self.runs(method).items()}
+        return pd.Series(areas.values(), pd.MultiIndex.from_tuples(areas, names=["seed", "fold"]), dtype=float)
+
+
+def _compare(table: _Table, a: str, b: str, clustered: bool) -> dict[str, object]:
+    one, other = table.pooled(a), table.pooled(b)
+    y, p, q = one["label"].to_numpy(), table.matrix(one), table.matrix(other)
+    delong = DelongTest(macro_auc(y, p) - macro_auc(y, q), float("nan"), float("nan"))
+    if p.shape[1] == 2:
+        delong = delong_test(y, p[:, 1], q[:, 1], one["patient_id"].to_numpy() if clustered else None)
+    gaps, undefined, n_train, n_test = _resampled_gaps(table, a, b)
+    corrected = corrected_t_test(gaps, n_train, n_test)
+    return {
+        "method_a": a,
+        "method_b": b,
+        "auc_a": macro_auc(y, p),
+        "auc_b": macro_auc(y, q),
+        "difference": delong.difference,
+        "delong_z": delong.z,
+        "delong_p": delong.p,
+        "resamples": len(gaps),
+        "undefined_folds": undefined,
+        "fold_difference": float(np.mean(gaps)) if len(gaps) else float("nan"),
+        "t": corrected.t,
+        "t_p": corrected.p,
+    }
+
+
+def _resampled_gaps(table: _Table, a: str, b: str) -> tuple[Floats, int, float, float]:
+    """Differences of AUC over resamples, how many folds had none, and the mean numbers of cases trained and tested on.
+
+    Seeds that share a test fold are averaged first: they repeat the fit, not the resampling, and counted one by one
+    they would pass for evidence from new patients.
+    """
+    gap = table.fold_aucs(a) - table.fold_aucs(b)
+    tested = {key: frozenset(run["slide_id"]) for key, run in table.runs(a).items()}
+    cohort = table.frame.groupby("seed")["slide_id"].nunique()
+    n_test = [len(cases) for cases in tested.values()]
+    n_train = [cohort[seed] - len(cases) for (seed, _), cases in tested.items()]
+    resampled: dict[frozenset[str], list[float]] = {}
+    for key, cases in tested.items():
+        if not np.isnan(gap[key]):
+            resampled.setdefault(cases, []).append(gap[key])
+    gaps = np.array([np.mean(of_one_fold) for of_one_fold in resampled.values()])
+    return gaps, int(gap.isna().sum()), float(np.mean(n_train)), float(np.mean(n_test))
+
+
+def _table(predictions: pd.DataFrame, classes: Sequence[str] | None) -> _Table:
+    """The table with everything checked, or an error that names the slides."""
+    missing = [k for k in KEYS if k not in predictions]
+    columns = [c for c in predictions if c == "probability" or str(c).startswith("probability_")]
+    if missing or not columns or (len(columns) > 1 and "probability" in columns):
+        raise StudyError(
+            f"Columns {named(predictions.columns, 20)}; expected {', '.join(KEYS)} and either `probability` (of the "
+            "last of two classes) or one `probability_<class>` for each class."
+        )
+    if predictions.empty:
+        raise StudyError("The table of predictions has no rows; expected one a method, seed and slide. Run the study.")
+    frame = predictions[[*KEYS, *columns]].reset_index(drop=True)
+    _refuse(frame, frame[KEYS].isna().any(axis=1), f"lack one of {', '.join(KEYS)}", "Fill it in.")
+    frame = frame.assign(**{key: frame[key].astype(str) for key in ("method", "slide_id", "patient_id")})
+    names = _class_names(frame["label"], columns, classes)
+    if columns != ["probability"]:
+        columns = [f"probability_{name}" for name in names]
+    index = frame["label"].astype(str).map({name: i for i, name in enumerate(names)})
+    _refuse(frame, index.isna(), f"have a label that is none of {', '.join(names)}", "Name it in `classes`.")
+    frame = frame.assign(label=index.astype(int))
+    p = frame[columns].apply(pd.to_numeric, errors="coerce")
+    bad = ~((p >= 0) & (p <= 1)).all(axis=1)  # nan fails both
+    if len(columns) > 1:
+        bad |= (p.sum(axis=1) - 1).abs() > 1e-3
+    _refuse(frame, bad, "have no valid probability (nan, outside [0, 1], or not summing to 1)", "Run their fold again.")
+    twice = frame.duplicated(["method", "seed", "slide_id"])
+    _refuse(frame, twice, "are predicted more than once by one method and seed", "Keep one prediction of each.")
+    told = frame.groupby("slide_id")[["label", "patient_id"]].transform("nunique")
+    _refuse(frame, (told > 1).any(axis=1), "have differing labels or patients between rows", "Correct the table.")
+    return _Table(frame=frame.assign(**p), classes=names, columns=tuple(columns))
+
+
+def _class_names(labels: pd.Series, columns: list[str], classes: Sequence[str] | None) -> tuple[str, ...]:
+    """Class names in order: as stated, else that of the probability columns, else the labels sorted."""
+    if columns == ["probability"]:
+        # numbers sort as numbers (2 before 10), names as names
+        found = [str(x) for x in np.sort(labels.unique() if is_numeric_dtype(labels) else labels.astype(str).unique())]
+        names = [str(c) for c in classes] if classes else ["0", "1"] if set(found) <= {"0", "1"} else found
+        if len(names) != 2:
+            raise StudyError(
+                f"One `probability` column and the classes {named(names)}; expected two classes. State both, the "
+                "positive one last, in `classes`, or give one `probability_<class>` for each class."
+            )
+        return tuple(names)
+    found = [c.removeprefix("probability_") for c in columns]
+    names = [str(c) for c in classes] if classes else found
+    if sorted(names) != sorted(found) or len(names) < 2:
+        raise StudyError(
+            f"Probability columns for {', '.join(found)}, but the classes are {', '.join(names)}; "
+            "expected one `probability_<class>` for each of two or more classes."
+        )
+    return tuple(names)
+
+
+def _refuse(frame: pd.DataFrame, wrong: pd.Series, what: str, remedy: str) -> None:
+    if wrong.any():
+        raise StudyError(f"Slides {named(frame.loc[wrong, 'slide_id'].unique())} {what}. {remedy}")
+
+
+def _check_same_slides(frame: pd.DataFrame) -> None:
+    """Every method has predicted the same slides in the same fold of the same seed."""
+    grouped = frame.groupby("method", sort=False)[["seed", "fold", "slide_id"]]
+    runs = {method: set(rows.itertuples(index=False, name=None)) for method, rows in grouped}
+    for a, b in combinations(runs, 2):
+        if runs[a] != runs[b]:
+            slides = sorted({str(slide) for _, _, slide in runs[a] ^ runs[b]})
+            raise StudyError(
+                f"{a} and {b} differ in the slides they predicted, or in their folds: {named(slides)}. A paired test "
+                "needs the same slides in the same folds; run what is missing, or leave a method out."
+            )
