@@ -16,12 +16,11 @@ from pathlib import Path
 from typing import Any
 
 from ..errors import SplitError
+from .labels import slide_name
 from .splits import PARTS, Fold, Label, check_folds, slides_by_patient
 
 FORMAT, VERSION = "jigsawmil folds", 1
 CLAM_FILE, CLAM_BOOL_FILE = re.compile(r"splits_(\d+)\.csv"), re.compile(r"splits_(\d+)_bool\.csv")
-# Names of TCGA slides have dots of their own, so only these endings may be left off an id.
-ENDING = re.compile(r"\.(svs|tiff?|ome\.tiff?|ndpi|mrxs|scn|bif|vms|vmu|svslide|czi|dcm|h5|hdf5|pt|npy|zarr)$", re.I)
 
 Row = dict[str, str]
 
@@ -256,13 +255,13 @@ def _fold_columns(columns: Iterable[str]) -> list[str]:
 
 
 def _resolver(slide_ids: Sequence[str]) -> Callable[[str], str]:
-    """From an id in a file to the cohort's: the same text, else the only one that differs by a file ending."""
+    """From an id in a file to the cohort's: the one slide of that name, file endings aside, if it is one."""
     bare: dict[str, list[str]] = defaultdict(list)
     for slide in slide_ids:
-        bare[ENDING.sub("", slide)].append(slide)
+        bare[slide_name(slide)].append(slide)
 
     def resolve(name: str) -> str:
-        candidates = bare.get(ENDING.sub("", name), [])
+        candidates = bare.get(slide_name(name), [])
         return candidates[0] if len(candidates) == 1 else name
 
     return resolve
