@@ -29,14 +29,14 @@ def star(leaves: int) -> SpatialGraph:
 
 
 GRAPHS = {
-    "random": knn_graph(torch.rand(40, 2, generator=torch.Generator().manual_seed(0)), k=7),
-    "lattice": knn_graph(lattice(6), k=8),
+    "random": knn_graph(torch.rand(24, 2, generator=torch.Generator().manual_seed(0)), k=6),
+    "lattice": knn_graph(lattice(5), k=8),
     "one node": knn_graph(torch.zeros(1, 2)),
     "star": star(9),
 }
 
 
-def slow_attention(y, s, t, graph, slope=0.2):  # noqa: ANN001, ANN201
+def slow_attention(y, s, t, graph, slope=0.2):
     """The equation, an edge at a time."""
     out = torch.zeros_like(y)
     for j in range(len(graph)):

@@ -17,6 +17,7 @@ import numba
 import torch
 from numba import njit, prange
 
+_threads = numba.get_num_threads()  # the most that Numba started with
 _lock = threading.Lock()  # one of Numba's threading layers ends the process when two threads enter it at once
 
 
@@ -24,7 +25,7 @@ def launch(kernel: Callable[..., None], *args: Any) -> None:
     """Run a kernel on as many threads as torch uses; tensors are passed as the arrays they share memory with."""
     arrays = [a.detach().numpy() if isinstance(a, torch.Tensor) else a for a in args]
     with _lock:
-        numba.set_num_threads(min(torch.get_num_threads(), numba.config.NUMBA_NUM_THREADS))
+        numba.set_num_threads(min(torch.get_num_threads(), _threads))
         kernel(*arrays)
 
 

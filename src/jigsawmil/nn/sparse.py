@@ -17,7 +17,7 @@ from . import kernels
 
 def neighbour_sum(x: Tensor, graph: SpatialGraph) -> Tensor:
     """sum_l w_jl x_l over neighbours and self; (patch, d) -> (patch, d)."""
-    return _NeighbourSum.apply(x, graph)
+    return _NeighbourSum.apply(x.float() if x.dtype in (torch.float16, torch.bfloat16) else x, graph)
 
 
 def neighbour_attention(
@@ -28,6 +28,8 @@ def neighbour_attention(
     y: (patch, head, d); s, t: (patch, head), the two halves of v . [W x_j || W x_l].
     Returns (patch, head, d) and alpha (head, edge), which carries no gradient.
     """
+    if y.dtype in (torch.float16, torch.bfloat16):  # under autocast; sums over neighbours stay in single precision
+        y, s, t = y.float(), s.float(), t.float()
     return _NeighbourAttention.apply(y, s, t, graph, slope)
 
 
@@ -62,7 +64,8 @@ class _NeighbourAttention(torch.autograd.Function):
     @once_differentiable
     def backward(ctx: Any, g: Tensor, _: Tensor | None) -> tuple[Tensor | None, ...]:
         backward = _attention_backward_cpu if g.device.type == "cpu" else attention_backward_torch
-        return *backward(g.contiguous(), *ctx.saved_tensors, ctx.graph, ctx.slope), None, None
+        y, s, t, out, alpha = ctx.saved_tensors
+        return *backward(g.contiguous(), y, s, t, out, alpha, ctx.graph, ctx.slope), None, None
 
 
 def _sum(x: Tensor, graph: SpatialGraph) -> Tensor:

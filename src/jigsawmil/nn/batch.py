@@ -1,0 +1,129 @@
+"""Slides as the model sees them: one block-diagonal concatenation, a batch of one being the same thing."""
+
+import dataclasses
+from collections.abc import Sequence
+from dataclasses import dataclass
+from itertools import accumulate, pairwise
+
+import torch
+from torch import Tensor
+
+from ..cohort.bag import Bag
+from ..config import GraphConfig
+from ..errors import FeatureError
+from ..graph import SpatialGraph, build_graph, spatial_order
+from .jigsaw import position_bins
+
+PAPER = GraphConfig()
+Spans = tuple[tuple[int, int], ...]
+
+
+@dataclass(frozen=True)
+class Batch:
+    """Patches of several slides, each slide along its own Hilbert curve, with no edge between slides.
+
+    A bag is what is pooled into one prediction: a slide, or all slides of a patient (`as_one_bag`).
+    """
+
+    features: Tensor  # (patch, d)
+    graph: SpatialGraph | None  # None where no method asks for it
+    bins: Tensor  # (patch,) jigsaw target: the cell of the grid in which the patch lies
+    order: Tensor  # (patch,) the patch's row in its own file
+    slide_ptr: tuple[int, ...]  # slide i is patches [slide_ptr[i], slide_ptr[i + 1])
+    bag_ptr: tuple[int, ...]
+    slide_ids: tuple[str, ...]
+
+    @classmethod
+    def of(cls, bags: Sequence[Bag] | Bag, graph: GraphConfig | None = PAPER, grid: int = 10) -> "Batch":
+        """Prepare bags: order the patches, build the graphs, find the bins."""
+        bags = [bags] if isinstance(bags, Bag) else bags
+        dims = {bag.dim: bag.slide_id for bag in bags}
+        if len(dims) > 1:
+            found = ", ".join(f"{dim} ({slide})" for dim, slide in dims.items())
+            raise FeatureError(f"slides of one batch have features of several dimensions: {found}; expected one.")
+        return cls.cat([cls._of_one(bag, graph, grid) for bag in bags])
+
+    @classmethod
+    def _of_one(cls, bag: Bag, config: GraphConfig | None, grid: int) -> "Batch":
+        if len(bag) == 0:
+            raise FeatureError(f"{bag.slide_id}: the slide has no patches; expected at least one.")
+        order = spatial_order(bag.coords)
+        bag = dataclasses.replace(bag, features=bag.features[order], coords=bag.coords[order])
+        graph = build_graph(bag, config) if config else None
+        ptr = (0, len(bag))
+        return cls(bag.features, graph, position_bins(bag.coords, grid), order, ptr, ptr, (bag.slide_id,))
+
+    @classmethod
+    def cat(cls, batches: Sequence["Batch"]) -> "Batch":
+        """Block-diagonal concatenation."""
+        if len(batches) == 1:
+            return batches[0]
+        return cls(
+            torch.cat([b.features for b in batches]),
+            _cat_graphs([b.graph for b in batches]),
+            torch.cat([b.bins for b in batches]),
+            torch.cat([b.order for b in batches]),
+            _cat_ptr([b.slide_ptr for b in batches]),
+            _cat_ptr([b.bag_ptr for b in batches]),
+            tuple(slide for b in batches for slide in b.slide_ids),
+        )
+
+    def as_one_bag(self) -> "Batch":
+        """All slides pooled together: a patient. The graphs stay apart."""
+        return dataclasses.replace(self, bag_ptr=(0, len(self.features)))
+
+    def to(self, device: torch.device | str) -> "Batch":
+        return dataclasses.replace(
+            self,
+            features=self.features.to(device),
+            graph=self.graph.to(device) if self.graph else None,
+            bins=self.bins.to(device),
+        )
+
+    def __len__(self) -> int:
+        """Number of bags."""
+        return len(self.bag_ptr) - 1
+
+    @property
+    def slides(self) -> Spans:
+        return tuple(pairwise(self.slide_ptr))
+
+    @property
+    def bags(self) -> Spans:
+        return tuple(pairwise(self.bag_ptr))
+
+    @property
+    def nbytes(self) -> int:
+        tensors = [self.features, self.bins, self.order]
+        if self.graph:
+            tensors += [self.graph.indptr, self.graph.indices, self.graph.weight, self.graph.reverse]
+        return sum(tensor.nbytes for tensor in tensors)
+
+    def in_file_order(self, values: Tensor) -> list[Tensor]:
+        """Per-patch values (attention, hidden, ...) of each slide, in the order of its file."""
+        parts = []
+        for start, end in self.slides:
+            part = torch.empty_like(values[start:end])
+            part[self.order[start:end].to(values.device)] = values[start:end]
+            parts.append(part)
+        return parts
+
+
+def _cat_ptr(ptrs: Sequence[tuple[int, ...]]) -> tuple[int, ...]:
+    sizes = [end - start for ptr in ptrs for start, end in pairwise(ptr)]
+    return (0, *accumulate(sizes))
+
+
+def _cat_graphs(graphs: Sequence[SpatialGraph | None]) -> SpatialGraph | None:
+    if any(graph is None for graph in graphs):
+        return None
+    known = [graph for graph in graphs if graph is not None]
+    indptr, indices, reverse = [known[0].indptr[:1]], [], []
+    patches = edges = 0
+    for graph in known:
+        indptr.append(graph.indptr[1:] + edges)
+        indices.append(graph.indices + patches)
+        reverse.append(graph.reverse + edges)
+        patches, edges = patches + len(graph), edges + graph.edges
+    weight = torch.cat([graph.weight for graph in known])
+    return SpatialGraph(torch.cat(indptr), torch.cat(indices), weight, torch.cat(reverse))

@@ -1,0 +1,68 @@
+"""Heads f: a bag's vector to logits, and what they mean as probability and as loss."""
+
+import torch
+import torch.nn.functional as F
+from torch import Tensor, nn
+
+TASKS = ("binary", "multiclass", "ordinal")
+
+
+class BinaryHead(nn.Module):
+    """Logistic regression: one logit, the log-odds of class 1."""
+
+    def __init__(self, hidden: int, classes: int) -> None:
+        super().__init__()
+        self.linear = nn.Linear(hidden, 1)
+
+    def forward(self, z: Tensor) -> Tensor:
+        return self.linear(z)
+
+    def probabilities(self, logits: Tensor) -> Tensor:
+        p = logits.sigmoid()
+        return torch.cat([1 - p, p], dim=1)
+
+    def loss(self, logits: Tensor, labels: Tensor) -> Tensor:
+        return F.binary_cross_entropy_with_logits(logits[:, 0], labels.to(logits.dtype), reduction="none")
+
+
+class MulticlassHead(nn.Module):
+    """Softmax regression: a logit a class."""
+
+    def __init__(self, hidden: int, classes: int) -> None:
+        super().__init__()
+        self.linear = nn.Linear(hidden, classes)
+
+    def forward(self, z: Tensor) -> Tensor:
+        return self.linear(z)
+
+    def probabilities(self, logits: Tensor) -> Tensor:
+        return logits.softmax(dim=1)
+
+    def loss(self, logits: Tensor, labels: Tensor) -> Tensor:
+        return F.cross_entropy(logits, labels, reduction="none")
+
+
+class OrdinalHead(nn.Module):
+    """Proportional odds: logit_c = log-odds of a grade above c, one direction with falling thresholds."""
+
+    def __init__(self, hidden: int, classes: int) -> None:
+        super().__init__()
+        self.linear = nn.Linear(hidden, 1)
+        self.steps = nn.Parameter(torch.zeros(classes - 2))  # softplus of it: the gaps between thresholds
+
+    def forward(self, z: Tensor) -> Tensor:
+        drop = F.softplus(self.steps).cumsum(0)
+        return self.linear(z) - torch.cat([drop.new_zeros(1), drop])
+
+    def probabilities(self, logits: Tensor) -> Tensor:
+        above = logits.sigmoid()  # falling in c, so the differences are never negative
+        one, zero = torch.ones_like(above[:, :1]), torch.zeros_like(above[:, :1])
+        return torch.cat([one, above], dim=1) - torch.cat([above, zero], dim=1)
+
+    def loss(self, logits: Tensor, labels: Tensor) -> Tensor:
+        """Sum of the binary losses "above c?": the log-likelihood of the cumulative answers."""
+        above = labels[:, None] > torch.arange(logits.shape[1], device=logits.device)
+        return F.binary_cross_entropy_with_logits(logits, above.to(logits.dtype), reduction="none").sum(dim=1)
+
+
+HEADS = {"binary": BinaryHead, "multiclass": MulticlassHead, "ordinal": OrdinalHead}

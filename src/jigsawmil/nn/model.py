@@ -1,0 +1,120 @@
+"""The model: an encoder, a pooling, a head and perhaps a jigsaw task, chosen by one of five rows."""
+
+from dataclasses import dataclass
+from typing import Any, NamedTuple
+
+import torch
+from torch import Tensor, nn
+
+from ..config import choose, from_mapping, require
+from .batch import Batch
+from .convs import CONVS
+from .encoder import MLP, GraphEncoder
+from .heads import HEADS, BinaryHead, MulticlassHead, OrdinalHead
+from .jigsaw import JIGSAWS, Consistency, Equivariance, Position
+from .pooling import AttentionPool, MeanPool
+
+
+class Method(NamedTuple):
+    graph: bool
+    attention: bool
+    jigsaw: bool
+
+
+METHODS = {
+    "abmil": Method(graph=False, attention=True, jigsaw=False),
+    "abmil+jigsaw": Method(graph=False, attention=True, jigsaw=True),
+    "graph-mil": Method(graph=True, attention=False, jigsaw=False),
+    "graph-abmil": Method(graph=True, attention=True, jigsaw=False),
+    "graph-abmil+jigsaw": Method(graph=True, attention=True, jigsaw=True),
+}
+
+
+@dataclass(frozen=True, kw_only=True)
+class ModelConfig:
+    """What a model is made of. The defaults are the paper's.
+
+    task: binary, multiclass or ordinal, over `classes` classes. conv: gat, gcn, gin or sage, for graph methods.
+    heads: of the graph attention; they share `hidden`. attention_dim: rows of V in the pooling; gated: with a gate.
+    jigsaw: position, consistency or equivariance, for `+jigsaw` methods. grid: bins a side. share: of the patches
+    asked at each step.
+    """
+
+    method: str
+    in_dim: int
+    task: str = "binary"
+    classes: int = 2
+    conv: str = "gat"
+    hidden: int = 256
+    layers: int = 2
+    heads: int = 1
+    attention_dim: int = 128
+    gated: bool = False
+    dropout: float = 0.0
+    jigsaw: str = "position"
+    grid: int = 10
+    share: float = 0.9
+
+    def __post_init__(self) -> None:
+        choose("method", self.method, METHODS)
+        choose("task", self.task, HEADS)
+        choose("conv", self.conv, CONVS)
+        choose("jigsaw", self.jigsaw, JIGSAWS)
+        for name in ("in_dim", "hidden", "layers", "heads", "attention_dim", "grid"):
+            value = getattr(self, name)
+            require(name, value, isinstance(value, int) and value >= 1, "a whole number of at least 1")
+        require("heads", self.heads, self.hidden % self.heads == 0, f"a divisor of hidden = {self.hidden}")
+        require("dropout", self.dropout, 0 <= self.dropout < 1, "a number in [0, 1)")
+        require("share", self.share, 0 < self.share <= 1, "a number in (0, 1]")
+        least = {"binary": 2, "multiclass": 2, "ordinal": 3}[self.task]
+        fits = self.classes == 2 if self.task == "binary" else self.classes >= least
+        require("classes", self.classes, fits, "2" if self.task == "binary" else f"at least {least} for {self.task}")
+
+
+class Output(NamedTuple):
+    logits: Tensor  # (bag, 1) binary, (bag, class) multiclass, (bag, class - 1) ordinal
+    attention: Tensor  # (patch,), sums to 1 within a bag
+    hidden: Tensor  # (patch, hidden)
+    jigsaw_logits: Tensor | None  # (patch, grid^2); None without a position task
+    embedding: Tensor  # (bag, hidden)
+
+
+class Model(nn.Module):
+    """One of the five methods."""
+
+    def __init__(self, config: ModelConfig) -> None:
+        super().__init__()
+        self.config, method = config, METHODS[config.method]
+        sizes = (config.in_dim, config.hidden, config.layers, config.dropout)
+        self.encoder: MLP | GraphEncoder = GraphEncoder(*sizes, config.conv, config.heads) if method.graph else MLP(*sizes)
+        attention = (config.hidden, config.attention_dim, config.gated)
+        self.pooling: AttentionPool | MeanPool = AttentionPool(*attention) if method.attention else MeanPool()
+        self.head: BinaryHead | MulticlassHead | OrdinalHead = HEADS[config.task](config.hidden, config.classes)
+        self.jigsaw: Position | Consistency | Equivariance | None = None
+        if method.jigsaw:
+            self.jigsaw = JIGSAWS[config.jigsaw](config.hidden, config.grid, config.share)
+
+    def forward(self, batch: Batch) -> Output:
+        hidden = self.encoder(batch.features, batch)
+        z, attention = self.pooling(hidden, batch.bags)
+        jigsaw_logits = self.jigsaw.logits(hidden) if self.jigsaw is not None else None
+        return Output(self.head(z), attention, hidden, jigsaw_logits, z)
+
+    def jigsaw_loss(self, batch: Batch, output: Output, generator: torch.Generator) -> Tensor:
+        """(slide,): zero for methods without a jigsaw."""
+        if self.jigsaw is None:
+            return output.hidden.new_zeros(len(batch.slides))
+        hidden, logits = output.hidden, output.jigsaw_logits
+        return self.jigsaw(lambda features: self.encoder(features, batch), batch, hidden, logits, generator)
+
+    def probabilities(self, output: Output) -> Tensor:
+        """(bag, class)"""
+        return self.head.probabilities(output.logits)
+
+
+def build_model(method: str, in_dim: int, *, seed: int = 0, **options: Any) -> Model:
+    """A model of one of the five methods, its weights drawn from `seed`. Options are those of `ModelConfig`."""
+    config = from_mapping(ModelConfig, {"method": method, "in_dim": in_dim, **options}, "build_model")
+    with torch.random.fork_rng(devices=[]):  # nn.Module draws from the global generator: leave it as it was
+        torch.manual_seed(seed)
+        return Model(config)

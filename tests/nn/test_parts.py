@@ -1,0 +1,145 @@
+"""Convolutions, poolings, jigsaw tasks and heads against their equations."""
+
+import pytest
+import torch
+
+from jigsawmil.cohort.bag import Bag
+from jigsawmil.config import GraphConfig
+from jigsawmil.nn.batch import Batch
+from jigsawmil.nn.convs import GAT, GCN, GIN, SAGE
+from jigsawmil.nn.heads import BinaryHead, MulticlassHead, OrdinalHead
+from jigsawmil.nn.jigsaw import position_bins
+from jigsawmil.nn.model import build_model
+from jigsawmil.nn.pooling import AttentionPool, MeanPool
+
+
+@pytest.fixture(scope="module")
+def batch() -> Batch:
+    g = torch.Generator().manual_seed(0)
+    coords = torch.rand(40, 2, generator=g, dtype=torch.float64) * 10_000
+    bag = Bag(slide_id="a", features=torch.randn(40, 6, generator=g), coords=coords)
+    return Batch.of(bag, GraphConfig(k=5))
+
+
+def dense(batch: Batch) -> torch.Tensor:
+    graph = batch.graph
+    matrix = torch.zeros(len(graph), len(graph), dtype=torch.float64)
+    for j in range(len(graph)):
+        neighbours, weight = graph.row(j)
+        matrix[j, neighbours.long()] = weight.double()
+    return matrix
+
+
+def test_convolutions_equal_their_dense_equations(batch: Batch) -> None:
+    x, w, graph = batch.features.double(), dense(batch), batch.graph
+    torch.manual_seed(0)
+    gat, gcn, sage, gin = (conv(6, 4).double() for conv in (GAT, GCN, SAGE, GIN))
+
+    y = gat.project(x)
+    e = torch.nn.functional.leaky_relu((y @ gat.receive[0])[:, None] + (y @ gat.send[0])[None], 0.2)
+    alpha = w * e.exp()
+    torch.testing.assert_close(gat(x, graph), alpha / alpha.sum(1, keepdim=True) @ y)
+
+    d = w.sum(1).rsqrt()
+    torch.testing.assert_close(gcn(x, graph), (d[:, None] * w * d) @ gcn.project(x) + gcn.bias)
+
+    torch.testing.assert_close(sage(x, graph), sage.own(x) + w / w.sum(1, keepdim=True) @ sage.project(x))
+
+    with torch.no_grad():
+        gin.eps.fill_(0.3)
+    others = w - torch.eye(len(w), dtype=w.dtype)
+    inner = torch.relu((1.3 * x + others @ x) @ gin.project.weight.T + gin.bias)
+    torch.testing.assert_close(gin(x, graph), gin.out(inner))
+
+
+@pytest.mark.parametrize("gated", [False, True])
+def test_attention_pooling(gated: bool) -> None:
+    torch.manual_seed(0)
+    pool, h = AttentionPool(5, 3, gated), torch.randn(9, 5)
+    z, a = pool(h, ((0, 4), (4, 9)))
+    score = torch.tanh(pool.view(h))
+    if gated:
+        score = score * torch.sigmoid(pool.gate(h))
+    score = (score @ pool.score.weight[0]).exp()
+    expected = torch.cat([score[:4] / score[:4].sum(), score[4:] / score[4:].sum()])
+    torch.testing.assert_close(a, expected)
+    torch.testing.assert_close(z, torch.stack([expected[:4] @ h[:4], expected[4:] @ h[4:]]))
+
+
+def test_mean_pooling() -> None:
+    h = torch.arange(12.0).view(6, 2)
+    z, a = MeanPool()(h, ((0, 2), (2, 6)))
+    torch.testing.assert_close(z, torch.stack([h[:2].mean(0), h[2:].mean(0)]))
+    torch.testing.assert_close(a, torch.tensor([0.5, 0.5, 0.25, 0.25, 0.25, 0.25]))
+
+
+def test_bins_fill_the_grid_and_the_last_edge_belongs_to_the_last_bin() -> None:
+    corners = torch.tensor([[100.0, 50.0], [300.0, 50.0], [100.0, 1050.0], [300.0, 1050.0]])
+    assert position_bins(corners, 10).tolist() == [0, 9, 90, 99]  # x is the column, y the row
+    inner = torch.cat([corners, torch.tensor([[219.9, 50.0], [220.1, 50.0]])])
+    assert position_bins(inner, 10)[-2:].tolist() == [5, 6]
+    assert position_bins(torch.tensor([[5.0, 5.0]]), 10).tolist() == [0]
+    assert position_bins(torch.tensor([[0.0, 5.0], [9.0, 5.0]]), 3).tolist() == [0, 2]
+
+
+def test_position_loss_asks_the_stated_share_and_draws_anew(batch: Batch) -> None:
+    model = build_model("graph-abmil+jigsaw", 6, hidden=8, share=0.5)
+    output, g = model(batch), torch.Generator().manual_seed(1)
+    output.jigsaw_logits.retain_grad()
+    first = model.jigsaw_loss(batch, output, g)
+    first.sum().backward(retain_graph=True)
+    asked = (output.jigsaw_logits.grad != 0).any(1)
+    assert asked.sum() == 20
+    expected = torch.nn.functional.cross_entropy(output.jigsaw_logits[asked], batch.bins[asked])
+    torch.testing.assert_close(first[0], expected)
+    assert model.jigsaw_loss(batch, output, g).item() != first.item()
+
+
+def test_consistency_tells_real_from_imposter(batch: Batch) -> None:
+    """A discriminator that is right of both has no loss; one that says 'half' has log 2."""
+    model = build_model("graph-abmil+jigsaw", 6, hidden=8, jigsaw="consistency")
+    torch.nn.init.zeros_(model.jigsaw.head.weight)
+    torch.nn.init.zeros_(model.jigsaw.head.bias)
+    g = torch.Generator().manual_seed(1)
+    loss = model.jigsaw_loss(batch, model(batch), g)
+    assert loss.item() == pytest.approx(torch.tensor(2.0).log().item())
+
+
+def test_equivariance_is_free_without_neighbours_and_costs_with_them(batch: Batch) -> None:
+    g = torch.Generator().manual_seed(1)
+    flat = build_model("abmil+jigsaw", 6, hidden=8, jigsaw="equivariance")
+    assert flat.jigsaw_loss(batch, flat(batch), g).item() == pytest.approx(0, abs=1e-10)
+    graph = build_model("graph-abmil+jigsaw", 6, hidden=8, jigsaw="equivariance")
+    assert graph.jigsaw_loss(batch, graph(batch), g).item() > 1e-3
+
+
+def test_heads_give_probabilities_and_their_log_likelihood() -> None:
+    torch.manual_seed(0)
+    z = torch.randn(7, 5)
+    for head, labels in (
+        (BinaryHead(5, 2), torch.tensor([0, 1, 1, 0, 1, 0, 0])),
+        (MulticlassHead(5, 4), torch.tensor([0, 3, 1, 2, 1, 0, 3])),
+    ):
+        p = head.probabilities(head(z))
+        torch.testing.assert_close(p.sum(1), torch.ones(7))
+        torch.testing.assert_close(head.loss(head(z), labels), -p[torch.arange(7), labels].log())
+
+
+def test_ordinal_head_is_ordered_and_learns_grades() -> None:
+    """Grades that rise along one direction are learnt in order; probabilities are never negative."""
+    g = torch.Generator().manual_seed(0)
+    z = torch.randn(400, 3, generator=g)
+    grade = torch.bucketize(z[:, 0].contiguous(), torch.tensor([-1.0, -0.3, 0.3, 1.0]))  # 0..4
+    torch.manual_seed(0)
+    head = OrdinalHead(3, 5)
+    optimiser = torch.optim.Adam(head.parameters(), lr=0.1)
+    for _ in range(300):
+        optimiser.zero_grad()
+        head.loss(head(z), grade).mean().backward()
+        optimiser.step()
+    p = head.probabilities(head(z))
+    assert (p >= 0).all()
+    torch.testing.assert_close(p.sum(1), torch.ones(400))
+    expected = p @ torch.arange(5.0)
+    assert torch.corrcoef(torch.stack([expected, grade.float()]))[0, 1] > 0.95
+    assert (p.argmax(1) == grade).float().mean() > 0.85

@@ -1,0 +1,171 @@
+"""The spatial graph: what is joined, how strongly, and what must not matter."""
+
+import dataclasses
+
+import numpy as np
+import pytest
+import torch
+
+from jigsawmil.cohort.bag import Bag
+from jigsawmil.config import GraphConfig
+from jigsawmil.errors import ConfigError, FeatureError
+from jigsawmil.graph import SpatialGraph, build_graph, knn_graph, radius_graph, spatial_order
+
+
+def lattice(width: int, height: int, step: float = 512.0) -> torch.Tensor:
+    x, y = torch.meshgrid(torch.arange(width), torch.arange(height), indexing="ij")
+    return torch.stack([x.flatten(), y.flatten()], dim=1).double() * step
+
+
+def blob(n: int, seed: int) -> torch.Tensor:
+    return torch.rand(n, 2, generator=torch.Generator().manual_seed(seed), dtype=torch.float64) * 50_000
+
+
+def dense(graph: SpatialGraph) -> torch.Tensor:
+    matrix = torch.zeros(len(graph), len(graph))
+    for j in range(len(graph)):
+        neighbours, weight = graph.row(j)
+        matrix[j, neighbours.long()] = weight
+    return matrix
+
+
+def slow_knn(coords: torch.Tensor, k: int) -> torch.Tensor:
+    """The definition, from the full distance matrix."""
+    c = coords - coords.min(0).values
+    c = c / (c.max() or 1)
+    d = torch.cdist(c, c, compute_mode="donot_use_mm_for_euclid_dist")
+    n = len(c)
+    radius = d.sort(1).values[:, min(k, n - 1)] * (1 + 1e-4)
+    near = d <= radius[:, None]
+    near = near | near.T
+    sigma = d[near].max()
+    weight = torch.exp(-((d / sigma) ** 2)) if sigma > 0 else torch.ones_like(d)
+    return torch.where(near, weight, 0.0).float()
+
+
+CASES = {
+    "random": (blob(200, 0), 7),
+    "lattice": (lattice(12, 9), 50),
+    "lattice, k = 4": (lattice(12, 9), 4),
+    "one patch": (torch.tensor([[1024.0, 512.0]]), 50),
+    "two patches": (torch.tensor([[0.0, 0.0], [512.0, 0.0]]), 50),
+    "N = k": (blob(50, 1), 50),
+    "N = k + 1": (blob(51, 2), 50),
+    "N = k + 2": (blob(52, 3), 50),
+    "collinear": (lattice(80, 1), 5),
+    "duplicates": (torch.cat([blob(60, 4), blob(60, 4)]), 6),
+    "all at one place": (torch.zeros(9, 2), 3),
+}
+
+
+@pytest.mark.parametrize("name", CASES)
+def test_equals_the_definition(name: str) -> None:
+    coords, k = CASES[name]
+    graph = knn_graph(coords, k)
+    torch.testing.assert_close(dense(graph), slow_knn(coords.double(), k), rtol=1e-5, atol=1e-6)
+
+
+@pytest.mark.parametrize("name", CASES)
+def test_structure_is_symmetric_sorted_and_reversible(name: str) -> None:
+    coords, k = CASES[name]
+    graph = knn_graph(coords, k)
+    row = torch.repeat_interleave(torch.arange(len(graph)), graph.indptr.diff())
+    column, reverse = graph.indices.long(), graph.reverse.long()
+    assert torch.equal(row[reverse], column)
+    assert torch.equal(column[reverse], row)
+    assert torch.equal(graph.weight[reverse], graph.weight)
+    assert (graph.weight[row == column] == 1).all()
+    assert (row == column).sum() == len(graph)
+    inside = row[1:] == row[:-1]
+    assert (column.diff()[inside] > 0).all()
+
+
+@pytest.mark.parametrize("name", CASES)
+def test_order_of_patches_in_the_file_does_not_matter(name: str) -> None:
+    coords, k = CASES[name]
+    order = torch.randperm(len(coords), generator=torch.Generator().manual_seed(5))
+    torch.testing.assert_close(dense(knn_graph(coords[order], k)), dense(knn_graph(coords, k))[order][:, order])
+
+
+@pytest.mark.parametrize("move", [lambda c: c + 7777, lambda c: c * 0.2527, lambda c: c.float().mul(0.2527).double()])
+def test_translation_and_uniform_scale_do_not_matter(move) -> None:
+    """Scaling in float32 is what STAMP's microns have gone through: ties must survive it."""
+    for coords in (lattice(30, 25), blob(300, 6)):
+        a, b = knn_graph(coords), knn_graph(move(coords))
+        assert torch.equal(a.indices, b.indices)
+        torch.testing.assert_close(a.weight, b.weight, rtol=1e-4, atol=1e-5)
+
+
+def test_ties_are_all_taken() -> None:
+    """An inner patch of a lattice has 4, 8, 12, 20 ... patches at or below each distance; k = 50 means 56."""
+    graph = knn_graph(lattice(30, 30), k=50)
+    inner = 15 * 30 + 15
+    assert len(graph.row(inner)[0]) == 57  # 56 and itself
+    assert len(knn_graph(lattice(30, 30), k=3).row(inner)[0]) == 5
+
+
+def test_sigma_readings() -> None:
+    coords = lattice(40, 20)
+    span = 39.0  # steps; the longer side
+    text = knn_graph(coords, k=50)
+    assert text.weight.min().item() == pytest.approx(np.exp(-1), rel=1e-4)
+    appendix = knn_graph(coords, k=50, sigma="max-nearest")  # sigma^2 = 1 / span
+    neighbours, weight = appendix.row(20 * 20 + 10)
+    step = weight[(neighbours == 20 * 20 + 11)].item()
+    assert step == pytest.approx(np.exp(-((1 / span) ** 2) / (1 / span)), rel=1e-4)
+    number = knn_graph(coords, k=50, sigma=1 / span)
+    assert number.row(20 * 20 + 10)[1].sort().values[-2].item() == pytest.approx(np.exp(-1), rel=1e-4)
+
+
+def test_radius_graphs_of_two_magnifications_agree() -> None:
+    steps = lattice(20, 20, step=1.0)
+    at_20x = Bag(slide_id="a", features=torch.zeros(400, 1), coords=steps * 256, mpp=0.5)
+    at_40x = Bag(slide_id="a", features=torch.zeros(400, 1), coords=steps * 512, mpp=0.25)
+    microns = Bag(slide_id="a", features=torch.zeros(400, 1), coords=steps * 128, unit="um")
+    config = GraphConfig(kind="radius", radius=400)
+    graphs = [build_graph(bag, config) for bag in (at_20x, at_40x, microns)]
+    for graph in graphs[1:]:
+        for field in dataclasses.fields(SpatialGraph):
+            assert torch.equal(getattr(graph, field.name), getattr(graphs[0], field.name))
+    d = torch.cdist(steps * 128, steps * 128)
+    expected = torch.where(d <= 400, torch.exp(-((d / 400) ** 2)), 0.0).float()
+    torch.testing.assert_close(dense(graphs[0]), expected)
+    assert torch.equal(graphs[0].weight[graphs[0].reverse.long()], graphs[0].weight)
+
+
+def test_a_patch_beyond_the_radius_keeps_itself() -> None:
+    graph = radius_graph(torch.tensor([[0.0, 0.0], [1000.0, 0.0]]), 500)
+    assert torch.equal(dense(graph), torch.eye(2))
+
+
+def test_radius_without_resolution_is_refused() -> None:
+    bag = Bag(slide_id="007", features=torch.zeros(2, 1), coords=torch.zeros(2, 2))
+    with pytest.raises(FeatureError, match=r"007.*mpp="):
+        build_graph(bag, GraphConfig(kind="radius"))
+
+
+def test_thousands_of_patches_at_one_place_are_refused() -> None:
+    with pytest.raises(FeatureError, match="share one position"):
+        knn_graph(torch.zeros(5000, 2), k=8)
+
+
+@pytest.mark.parametrize("coords", [torch.zeros(0, 2), torch.zeros(4, 3), torch.tensor([[0.0, float("nan")]])])
+def test_impossible_coordinates_are_refused(coords: torch.Tensor) -> None:
+    with pytest.raises(FeatureError, match="expected"):
+        knn_graph(coords)
+
+
+@pytest.mark.parametrize(("name", "value"), [("k", 0), ("sigma", -1.0), ("sigma", "max-nn"), ("kind", "kn")])
+def test_impossible_settings_are_refused(name: str, value: object) -> None:
+    with pytest.raises(ConfigError, match=str(value)):
+        GraphConfig(**{name: value})  # type: ignore[arg-type]
+
+
+def test_spatial_order_keeps_neighbours_together_and_ignores_the_file() -> None:
+    coords = lattice(32, 32)
+    shuffled = coords[torch.randperm(len(coords), generator=torch.Generator().manual_seed(7))]
+    walk = shuffled[spatial_order(shuffled)]
+    assert torch.equal(walk, coords[spatial_order(coords)])
+    steps = walk.diff(dim=0).norm(dim=1) / 512
+    assert steps.median() == 1
+    assert steps.mean() < 1.5  # a raster walk of a square has 1 as well, a random one 16
