@@ -72,3 +72,25 @@ def test_oblong_tiles_are_refused(tools, tmp_path):
     points[:] = points[:] * [1, 2]
     with pytest.raises(FeatureError, match="512 to 1024"):
         peek_bag(path)
+
+
+def test_shapes_that_are_no_tiles_are_refused(tools, tmp_path):
+    path = tools.lazyslide(tmp_path / "a.zarr", tools.features(), tools.lattice(), shapes="ragged")
+    zarr = pytest.importorskip("zarr")
+    zarr.open_group(path)["shapes/tiles"].create_array("coords", data=np.zeros((21, 2)), overwrite=True)  # triangles
+    with pytest.raises(FeatureError, match="no boxes"):
+        peek_bag(path)
+
+
+def test_an_empty_store_is_counted(tools, tmp_path):
+    path = tools.lazyslide(tmp_path / "a.zarr", tools.features(0), tools.lattice(0), shapes="parquet")
+    assert peek_bag(path).n == 0
+    with pytest.raises(FeatureError, match="empty"):
+        read_bag(path)
+
+
+def test_a_damaged_parquet_file_is_named(tools, tmp_path):
+    path = tools.lazyslide(tmp_path / "a.zarr", tools.features(), tools.lattice(), shapes="parquet")
+    (path / "shapes/tiles/shapes.parquet").write_bytes(b"PAR1")
+    with pytest.raises(FeatureError, match=r"shapes\.parquet: cannot be read"):
+        peek_bag(path)

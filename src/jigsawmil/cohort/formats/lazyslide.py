@@ -5,6 +5,7 @@ GeoParquet (WKB) since SpatialData 0.2, ragged Zarr arrays before. `tile_spec` a
 the root. A store with tables of several models is read by the path of one of them: `<slide>.zarr/tables/<table>`.
 """
 
+import struct
 from pathlib import Path
 from typing import Any
 
@@ -16,6 +17,7 @@ from .opened import Opened
 from .source import Options, Source, Stored
 
 NEEDS = "pip install 'jigsawmil[zarr]'"
+WKB_BOX = struct.pack("<BIII", 1, 3, 1, 5)  # little-endian polygon of one ring of five points, x and y of each follow
 
 
 def matches(file: Opened) -> bool:
@@ -31,6 +33,8 @@ def scan(file: Opened, options: Options) -> Source:
     root = _open(store)
     table, tiles = _feature_table(store, root, None if file.path == store else file.path.name)
     x, obs = root[f"tables/{table}/X"], root[f"tables/{table}/obs"]
+    if not hasattr(x, "shape"):
+        raise FeatureError(f"{store.name}: features of table '{table}' are sparse, expected a dense matrix.")
     ids, corners, edge = _polygons(store, root, tiles)
     if "tile_id" in obs:
         corners = corners[_rows(store, ids, obs["tile_id"][:])]
@@ -90,16 +94,15 @@ def _feature_table(store: Path, root: Any, chosen: str | None) -> tuple[str, str
 
 def _rows(store: Path, ids: np.ndarray, wanted: np.ndarray) -> np.ndarray:
     """Row of each wanted tile; rows of table and shapes need not be in one order."""
-    order = np.argsort(ids, kind="stable")
-    place = np.searchsorted(ids, wanted, sorter=order).clip(max=max(len(ids) - 1, 0))
-    rows = order[place] if len(ids) else np.zeros(0, dtype=int)
-    unknown = len(wanted) if len(ids) == 0 else int((ids[rows] != wanted).sum())
+    row_of = {tile: row for row, tile in enumerate(ids.tolist())}
+    rows = [row_of.get(tile) for tile in wanted.tolist()]
+    unknown = rows.count(None)
     if unknown:
         raise FeatureError(
-            f"{store.name}: {unknown} of {len(wanted)} feature rows name a tile that has no polygon. "
+            f"{store.name}: {unknown} of {len(rows)} feature rows name a tile that has no polygon. "
             "Tiles were made anew after the features: extract them again."
         )
-    return rows
+    return np.array(rows, dtype=np.int64)
 
 
 def _slide_mpp(attrs: Any, tiles: str) -> float | None:
@@ -113,10 +116,10 @@ def _slide_mpp(attrs: Any, tiles: str) -> float | None:
 def _polygons(store: Path, root: Any, tiles: str) -> tuple[np.ndarray, np.ndarray, float | None]:
     """Tile ids, top-left corners (N, 2) and the edge, in level-0 pixels."""
     parquet = store / "shapes" / tiles / "shapes.parquet"
-    ids, points, starts = _from_parquet(parquet) if parquet.is_file() else _from_zarr(root[f"shapes/{tiles}"])
-    if len(ids) == 0:
+    ids, outlines = _from_parquet(parquet) if parquet.is_file() else _from_zarr(root[f"shapes/{tiles}"])
+    if len(outlines) == 0:
         return ids, np.zeros((0, 2)), None
-    low, high = np.minimum.reduceat(points, starts), np.maximum.reduceat(points, starts)  # (tile, 2)
+    low, high = outlines.min(axis=1), outlines.max(axis=1)  # (tile, 2)
     sizes = np.unique(np.round(high - low, 6))
     if len(sizes) > 1:
         raise FeatureError(
@@ -126,28 +129,31 @@ def _polygons(store: Path, root: Any, tiles: str) -> tuple[np.ndarray, np.ndarra
     return ids, low, float(sizes[0])
 
 
-def _from_zarr(shapes: Any) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-    """Ids, points of all outlines (M, 2), and where each polygon begins: points -> rings -> polygons."""
-    rings, polygons = shapes["offset0"][:].ravel(), shapes["offset1"][:].ravel()
-    return shapes["Index"][:], shapes["coords"][:], rings[polygons[:-1]]
+def _from_zarr(shapes: Any) -> tuple[np.ndarray, np.ndarray]:
+    """Ids, and outlines (N, 5, 2) out of the ragged arrays."""
+    ids, points = shapes["Index"][:], shapes["coords"][:]
+    if len(points) != 5 * len(ids):
+        raise _no_boxes(shapes.path)
+    return ids, points.reshape(-1, 5, 2)
 
 
-def _from_parquet(path: Path) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+def _from_parquet(path: Path) -> tuple[np.ndarray, np.ndarray]:
+    """Ids, and outlines (N, 5, 2) out of well-known binary."""
     try:
         import pyarrow.parquet as pq
     except ImportError as error:
         raise FeatureError(f"{path}: tile polygons in Parquet need the pyarrow package: {NEEDS}") from error
-    table = pq.read_table(path)
-    rings = [_outline(wkb) for wkb in table["geometry"].to_pylist()]
-    ids = table["tile_id"].to_numpy() if "tile_id" in table.column_names else np.arange(len(rings))
-    starts = np.cumsum([0, *map(len, rings)])[:-1]
-    return ids, np.concatenate(rings) if rings else np.zeros((0, 2)), starts
+    try:
+        table = pq.read_table(path)
+        polygons = table["geometry"].to_pylist()
+    except (OSError, ValueError, KeyError) as error:
+        raise FeatureError(f"{path}: cannot be read as GeoParquet ({error}). Copy it again.") from error
+    if not all(isinstance(wkb, bytes) and wkb.startswith(WKB_BOX) for wkb in polygons):
+        raise _no_boxes(str(path))
+    ids = table["tile_id"].to_numpy() if "tile_id" in table.column_names else np.arange(len(polygons))
+    raw = np.frombuffer(b"".join(polygons), np.uint8).reshape(-1, len(WKB_BOX) + 5 * 16)
+    return ids, raw[:, len(WKB_BOX) :].copy().view("<f8").reshape(-1, 5, 2)
 
 
-def _outline(wkb: bytes) -> np.ndarray:
-    """Outer ring (M, 2) of a polygon in well-known binary: byte order, type, rings, points, then x, y of each point."""
-    order = "<" if wkb[0] == 1 else ">"
-    kind, _, points = np.frombuffer(wkb, dtype=f"{order}u4", count=3, offset=1)
-    if kind != 3:
-        raise FeatureError(f"tile geometry of WKB type {kind}, expected 3 (polygon). Tile the slide again.")
-    return np.frombuffer(wkb, dtype=f"{order}f8", count=2 * points, offset=13).reshape(-1, 2)
+def _no_boxes(where: str) -> FeatureError:
+    return FeatureError(f"{where}: shapes that are no boxes, expected tiles. Tile the slide again.")
