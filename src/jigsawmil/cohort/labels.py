@@ -29,7 +29,7 @@ NO_LABEL = re.compile(r"(|index|unnamed:_\d+|split|fold|fold_\d+|dataset|study_i
 EXTENSION = re.compile(
     r"(\.ome)?\.(svs|svslide|tiff?|ndpi|mrxs|scn|bif|vms|vmu|czi|dcm|qptiff|h5|hdf5|pt|npy|zarr)$", re.IGNORECASE
 )
-TCGA_PATIENT = re.compile(r"TCGA-[0-9A-Z]{2}-[0-9A-Z]{4}(?![0-9A-Z])")  # 12 characters; 5-6 are the tissue source site
+TCGA_PATIENT = re.compile(r"TCGA-[0-9A-Z]{2}-[0-9A-Z]{4}(?![0-9A-Z])")  # 12 characters, [5:7] the site
 TCGA_SAMPLE = re.compile(r"TCGA-[0-9A-Z]{2}-[0-9A-Z]{4}-\d{2}(?!\d)")  # 15 characters
 
 
@@ -208,7 +208,7 @@ def sort_classes(names: Iterable[str]) -> list[str]:
 
 
 def listed(names: Sequence[str], limit: int = 10) -> str:
-    """"a, b, c ... and 7 more"."""
+    """Names in a row, the first `limit` of them: a, b, c ... and 7 more."""
     more = len(names) - limit
     return ", ".join(map(str, names[:limit])) + (f" ... and {more} more" if more > 0 else "")
 

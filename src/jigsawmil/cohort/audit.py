@@ -1,0 +1,378 @@
+"""What is wrong between a label table and its features: every problem by name, all at once, before anything runs."""
+
+import json
+import re
+from collections import Counter, defaultdict
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Literal, NamedTuple
+
+from ..errors import FeatureError, LabelError
+from .bag import Unit
+from .formats import BagInfo, peek_bag
+from .labels import LabelTable, listed, sort_classes
+
+Severity = Literal["error", "note"]
+About = Literal["labels", "features"]
+
+# Every kind of problem: an error stops, a note is recorded.
+KINDS: dict[str, tuple[Severity, About]] = {
+    "table": ("note", "labels"),
+    "no-name": ("error", "labels"),
+    "no-patient": ("error", "labels"),
+    "duplicated": ("note", "labels"),
+    "conflicting-labels": ("error", "labels"),
+    "conflicting-patients": ("error", "labels"),
+    "missing-label": ("note", "labels"),
+    "no-labels": ("error", "labels"),
+    "no-slides": ("note", "labels"),
+    "one-class": ("error", "labels"),
+    "not-classes": ("error", "labels"),
+    "single-member": ("note", "labels"),
+    "mixed-patients": ("note", "labels"),
+    "no-features": ("error", "features"),  # these three are notes under skip_missing
+    "unreadable": ("error", "features"),
+    "empty": ("error", "features"),
+    "no-label": ("note", "features"),
+    "mixed-dimensions": ("error", "features"),
+    "mixed-encoders": ("error", "features"),
+    "nothing-left": ("error", "features"),
+}
+# Those that leave slides out of the cohort where they do not stop it, and the reason in a phrase.
+LEAVES_OUT = {
+    "missing-label": "no label in the table",
+    "no-label": "not in the table",
+    "no-features": "no feature file",
+    "unreadable": "the feature file cannot be read",
+    "empty": "no patch in the feature file",
+}
+SKIPPABLE = ("no-features", "unreadable", "empty")
+
+
+class LeftOut(NamedTuple):
+    name: str
+    reason: str
+
+
+class Entry(NamedTuple):
+    """A slide with a label and with features. label: as written in the table."""
+
+    slide_id: str
+    patient_id: str
+    label: str
+    site: str | None
+    path: Path | None
+    info: BagInfo
+
+
+@dataclass(frozen=True)
+class Problem:
+    """names: all of them. details: none, or a remark on each name."""
+
+    kind: str
+    severity: Severity
+    about: About
+    text: str
+    names: tuple[str, ...]
+    details: tuple[str, ...]
+    remedy: str
+
+    def __str__(self) -> str:
+        shown = [f"{n} ({d})" for n, d in zip(self.names, self.details, strict=True)] if self.details else self.names
+        return f"{self.text}{': ' + listed(shown) if shown else ''}. {self.remedy}".rstrip()
+
+
+@dataclass(frozen=True)
+class Audit:
+    """entries: the slides that can be used, sorted by slide id."""
+
+    source: str
+    problems: tuple[Problem, ...]
+    entries: tuple[Entry, ...]
+    left_out: tuple[LeftOut, ...]
+
+    @property
+    def errors(self) -> tuple[Problem, ...]:
+        return tuple(problem for problem in self.problems if problem.severity == "error")
+
+    @property
+    def notes(self) -> tuple[Problem, ...]:
+        return tuple(problem for problem in self.problems if problem.severity == "note")
+
+    @property
+    def classes(self) -> dict[str, int]:
+        """Number of usable slides for each label."""
+        counts = Counter(entry.label for entry in self.entries)
+        return {name: counts[name] for name in sort_classes(counts)}
+
+    def summary(self) -> str:
+        """Plain text; lists of names are cut at ten (`problems` has them whole)."""
+        patients = {entry.patient_id for entry in self.entries}
+        classes = ", ".join(f"{name!r} {count}" for name, count in self.classes.items())
+        lines = [f"{self.source}: {_count(self.entries, 'slide')} of {_count(patients, 'patient')} can be used."]
+        lines += [f"Slides for each class: {classes}."] if classes else []
+        for title, problems in (("error", self.errors), ("note", self.notes)):
+            lines += [f"{_count(problems, title)}:"] if problems else []
+            lines += [f"  - {problem}" for problem in problems]
+        return "\n".join(lines)
+
+    def to_json(self) -> str:
+        """Everything, with every name, for programs."""
+        content = {
+            "source": self.source,
+            "slides": len(self.entries),
+            "patients": len({entry.patient_id for entry in self.entries}),
+            "classes": self.classes,
+            "problems": [vars(problem) for problem in self.problems],
+            "left_out": [item._asdict() for item in self.left_out],
+        }
+        return json.dumps(content, indent=2)
+
+    def raise_errors(self) -> None:
+        """One exception for all errors together, nothing where there are only notes."""
+        if self.errors:
+            kind = LabelError if any(problem.about == "labels" for problem in self.errors) else FeatureError
+            raise kind(self.summary())
+
+
+def peek_all(
+    found: Mapping[str, Path],
+    *,
+    mpp: float | None = None,
+    patch_size: float | None = None,
+    unit: Unit | None = None,
+    progress: Callable[[int, int], None] | None = None,
+) -> dict[str, BagInfo | FeatureError]:
+    """Headers of many files, read side by side; a file that cannot be read gives its error instead.
+
+    progress: called with (done, total) after each file.
+    """
+
+    def peek(path: Path) -> BagInfo | FeatureError:
+        try:
+            return peek_bag(path, mpp=mpp, patch_size=patch_size, unit=unit)
+        except FeatureError as error:
+            return error
+
+    infos: dict[str, BagInfo | FeatureError] = {}
+    # HDF5 lets one thread in at a time, so more would only jostle; they help with files of other kinds.
+    with ThreadPoolExecutor(max_workers=4) as pool:
+        for slide_id, info in zip(found, pool.map(peek, found.values()), strict=True):
+            infos[slide_id] = info
+            if progress is not None:
+                progress(len(infos), len(found))
+    return infos
+
+
+def audit(
+    labels: LabelTable,
+    found: Mapping[str, Path | None],
+    infos: Mapping[str, BagInfo | FeatureError],
+    *,
+    skip_missing: bool = False,
+) -> Audit:
+    """Hold a table against the features found for it.
+
+    found: slide id -> file, for all files. infos: slide id -> header or error, at least for labelled slides found.
+    skip_missing: labelled slides without usable features are noted and left out instead of stopping.
+    """
+    slides = _slides(labels)
+    labelled = {slide_id: row for slide_id, row in slides.items() if row.label}
+    readable: dict[str, BagInfo] = {}
+    broken: dict[str, str] = {}
+    for slide_id in sorted(labelled.keys() & found.keys()):
+        info = infos[slide_id]
+        if isinstance(info, FeatureError):
+            broken[slide_id] = str(info)
+        else:
+            readable[slide_id] = info
+    entries = tuple(
+        Entry(slide_id, *labelled[slide_id][:2], labelled[slide_id].site or None, found[slide_id], info)
+        for slide_id, info in readable.items()
+        if info.n > 0
+    )
+    empty = [slide_id for slide_id, info in readable.items() if info.n == 0]
+    absent = sorted(labelled.keys() - found.keys())
+    hint = describe_mismatch(sorted(labelled), sorted(found)) if absent else ""
+    way_out = (
+        "They are left out."
+        if skip_missing
+        else "Extract them, or leave them out with skip_missing=True or --skip-missing; reports then name them."
+    )
+
+    tell = _Teller(skip_missing)
+    _table_problems(tell, labels, slides)
+    # Where no slide can be used, the table alone may still be seen to hold one class.
+    _class_problems(tell, [e[1:3] for e in entries] or [row[:2] for row in labelled.values()], labels.level)
+    tell("no-features", "labelled slide", "without a feature file", absent, hint + way_out)
+    tell("unreadable", "labelled slide", "with an unreadable file", broken, way_out, broken.values())
+    tell("empty", "labelled slide", "without a single patch", empty, way_out)
+    tell("no-label", "feature file", "without a row in the table", sorted(found.keys() - slides.keys()))
+    _feature_problems(tell, entries)
+    if labelled and not entries:
+        tell.once("nothing-left", "No slide has both a label and usable features")
+    left_out = (
+        LeftOut(name, LEAVES_OUT[problem.kind])
+        for problem in tell.problems
+        if problem.kind in LEAVES_OUT and problem.severity == "note"
+        for name in problem.names
+    )
+    return Audit(labels.source, tuple(tell.problems), entries, tuple(left_out))
+
+
+class _Row(NamedTuple):
+    patient_id: str = ""
+    label: str = ""
+    site: str = ""
+
+
+class _Teller:
+    """Collects problems; how grave each kind is stands in KINDS alone."""
+
+    def __init__(self, skip_missing: bool) -> None:
+        self.problems: list[Problem] = []
+        self.skip_missing = skip_missing
+
+    def once(
+        self, kind: str, text: str, remedy: str = "", names: Iterable[str] = (), details: Iterable[str] = ()
+    ) -> None:
+        severity, about = KINDS[kind]
+        if self.skip_missing and kind in SKIPPABLE:
+            severity = "note"
+        self.problems.append(Problem(kind, severity, about, text, tuple(names), tuple(details), remedy))
+
+    def __call__(
+        self, kind: str, one: str, text: str, names: Iterable[str], remedy: str = "", details: Iterable[str] = ()
+    ) -> None:
+        """A problem of things with names, if there are any."""
+        if names := tuple(names):
+            self.once(kind, f"{_count(names, one)} {text}", remedy, names, details)
+
+
+def _slides(labels: LabelTable) -> dict[str, _Row]:
+    """Slide id -> what the table says: of each cell, the first that is not missing."""
+    slides: dict[str, _Row] = {}
+    columns = [labels.rows[name] for name in ("slide_id", "patient_id", "label", "site")]
+    for slide_id, *cells in zip(*columns, strict=True):
+        if slide_id:
+            before = slides.get(slide_id, _Row())
+            slides[slide_id] = _Row(*(old or new for old, new in zip(before, cells, strict=True)))
+    return slides
+
+
+def _table_problems(tell: _Teller, labels: LabelTable, slides: Mapping[str, _Row]) -> None:
+    """What is wrong with the table by itself."""
+    for note in labels.notes:
+        tell.once("table", note.rstrip("."))
+    rows, level = labels.rows, labels.level
+    named, nameless = rows[rows["slide_id"] != ""], rows[rows["slide_id"] == ""]
+    lost = nameless if level == "slide" else nameless[nameless["patient_id"] == ""]
+    idle = nameless[(nameless["patient_id"] != "") & (nameless["label"] != "")]
+    twice = named[named.duplicated(["slide_id", "patient_id", "label"])]
+    blank = [slide_id for slide_id, row in slides.items() if not row.label]
+
+    def contradictions(column: str) -> dict[str, str]:
+        values: dict[str, dict[str, None]] = defaultdict(dict)
+        for slide_id, value in zip(named["slide_id"], named[column], strict=True):
+            if value:
+                values[slide_id][value] = None
+        return {slide_id: " / ".join(found) for slide_id, found in values.items() if len(found) > 1}
+
+    clash, shared = contradictions("label"), contradictions("patient_id")
+    if level == "patient":  # the name that stands beside the label in the table
+        clash = {slides[slide_id].patient_id: found for slide_id, found in clash.items()}
+
+    lines = [f"line {line}" for line in lost["line"]]
+    tell("no-name", "row", f"without a {level}", lines, "Fill in the cell, or delete the row.")
+    strays = [slide_id for slide_id, row in slides.items() if not row.patient_id]
+    tell("no-patient", "slide", "without a patient", strays, "Fill in whose they are: patients are what is split.")
+    names = dict.fromkeys(twice["slide_id" if level == "slide" else "patient_id"])
+    tell("duplicated", level, "with the same row more than once", names, "It counts once.")
+    tell("conflicting-labels", level, "with more than one label", clash, "Correct the table.", clash.values())
+    tell("conflicting-patients", "slide", "with more than one patient", shared, "Correct the table.", shared.values())
+    tell("missing-label", "slide", "without a label", blank)
+    if level == "patient":
+        tell("no-slides", "labelled patient", "without a slide", dict.fromkeys(idle["patient_id"]))
+    if len(blank) == len(slides):
+        tell.once("no-labels", f"No slide has a label in the column {labels.columns['label']!r}")
+
+
+def _class_problems(tell: _Teller, slides: Sequence[tuple[str, str]], level: str) -> None:
+    """What is wrong with the classes. slides: (patient_id, label) of each."""
+    labels_of: dict[str, set[str]] = defaultdict(set)
+    patients_of: dict[str, set[str]] = defaultdict(set)
+    for patient_id, label in slides:
+        labels_of[patient_id].add(label)
+        patients_of[label].add(patient_id)
+    names = sort_classes(patients_of)
+    if len(names) == 1:
+        tell.once("one-class", f"All slides are {names[0]!r}", "Two classes are needed: is it the right column?")
+    fractions = any(re.fullmatch(r"[+-]?\d*\.\d+", name) for name in names)
+    if len(names) > 10 and (fractions or 2 * len(names) > len(slides)):
+        text = f"{len(names)} different labels on {len(slides)} slides: a measurement, or names, but no classes"
+        tell.once("not-classes", text, "Name another column, or make classes of it first.", names)
+    elif len(names) > 1:
+        single = [name for name in names if len(patients_of[name]) == 1]
+        tell("single-member", "label", "with one patient only", single, "Nothing can be learned and tested with one.")
+    if level == "slide":
+        both = [patient_id for patient_id, found in labels_of.items() if len(found) > 1]
+        tell("mixed-patients", "patient", "with slides of more than one label", both)
+
+
+def _feature_problems(tell: _Teller, entries: Sequence[Entry]) -> None:
+    """Features of a cohort have one dimension and, where the files say it, one encoder."""
+    dims: dict[str, list[str]] = defaultdict(list)
+    encoders: dict[str, list[str]] = defaultdict(list)
+    for entry in entries:
+        dims[str(entry.info.dim)].append(entry.slide_id)
+        if entry.info.encoder is not None:
+            encoders[entry.info.encoder].append(entry.slide_id)
+    for what, groups in (("dimension", dims), ("encoder", encoders)):
+        if len(groups) > 1:
+            ordered = sorted(groups.items(), key=lambda item: -len(item[1]))
+            counts = "; ".join(f"{value} in {_count(names, 'file')} ({listed(names, 3)})" for value, names in ordered)
+            odd = {name: value for value, names in ordered[1:] for name in names}
+            text = f"Features of more than one {what}: {counts}. Those that are not of the commonest"
+            tell.once(f"mixed-{what}s", text, "Keep the features of one encoder in a folder.", odd, odd.values())
+
+
+def describe_mismatch(table: Sequence[str], features: Sequence[str]) -> str:
+    """Where few names of slides in the table and of feature files agree: two of each, and what differs. Else ""."""
+    common = len(set(table) & set(features))
+    if not table or not features or 2 * common >= min(len(table), len(features)):
+        return ""
+    edits: list[tuple[str, Callable[[str], str]]] = [
+        ("upper and lower case", str.casefold),
+        ("leading zeros", lambda name: name.lstrip("0")),
+        ("blanks, dashes, dots or underscores", lambda name: re.sub(r"[\W_]+", "", name)),
+    ]
+    guesses = [
+        (len(set(map(edit, table)) & set(map(edit, features))), f"they differ in {what}") for what, edit in edits
+    ]
+    for short, long, side in ((table, features, "feature files"), (features, table, "slides of the table")):
+        for where, turn in (("end", 1), ("beginning", -1)):
+            extras = _extras([name[::turn] for name in short], [name[::turn] for name in long])
+            if extras:
+                example = Counter(extras).most_common(1)[0][0][::turn]
+                guesses.append((len(extras), f"the {side} carry more at the {where}, such as {example!r}"))
+    agree, guess = max(guesses, key=lambda pair: pair[0])
+    shown = [", ".join(map(repr, names[:2])) for names in (table, features)]
+    why = f"; {guess} ({agree} would agree without)" if agree > common else ""
+    return f"Only {common} of {_count(table, 'name')} agree: the table has {shown[0]}, the features {shown[1]}{why}. "
+
+
+def _extras(short: Sequence[str], long: Sequence[str]) -> list[str]:
+    """What a long name adds to a short one, from a mark on that is neither letter nor digit; case set aside."""
+    known = {name.lower() for name in short}
+    extras = []
+    for name in long:
+        cuts = (cut for cut in range(len(name) - 1, 0, -1) if not name[cut].isalnum() and name[:cut].lower() in known)
+        if cut := next(cuts, None):
+            extras.append(name[cut:])
+    return extras
+
+
+def _count(items: Collection[object], one: str) -> str:
+    return f"{len(items)} {one}{'' if len(items) == 1 else 's'}"

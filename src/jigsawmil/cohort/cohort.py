@@ -1,0 +1,276 @@
+"""A cohort: slides with a class and a patient, and their bags, read when they are needed."""
+
+import difflib
+import re
+import threading
+from collections import deque
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from concurrent.futures import Future, ThreadPoolExecutor
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+from typing import Literal, TypedDict, Unpack
+
+import numpy as np
+import pandas as pd
+from numpy.typing import NDArray
+
+from ..errors import FeatureError, LabelError
+from .audit import Audit, Entry, LeftOut, audit, peek_all
+from .bag import Bag, Unit
+from .formats import BagInfo, find_bags, read_bag
+from .labels import MISSING, LabelTable, patients_of, plain_labels, read_labels, slide_name, sort_classes, tcga_site
+
+Task = Literal["binary", "multiclass", "ordinal"]
+Progress = Callable[[int, int], None]
+
+
+class Columns(TypedDict, total=False):
+    """Which columns to read: the options of `read_labels`."""
+
+    slide_column: str | None
+    patient_column: str | None
+    label_column: str | None
+    site_column: str | None
+    slide_table: str | Path | None
+    sheet: str | None
+
+
+@dataclass(frozen=True)
+class Slide:
+    """label: index into the classes of the cohort. path: None for a bag in memory. site: where the slide was made."""
+
+    slide_id: str
+    patient_id: str
+    label: int
+    path: Path | None
+    patches: int
+    site: str | None = None
+
+
+class BagStore:
+    """Bags by slide id, kept in memory up to a budget of bytes; safe to use from several threads.
+
+    First come, first kept, and nothing is evicted. Training goes through all slides epoch after epoch: the least
+    recently used bag is then the one needed soonest, and a cohort just above the budget would find nothing kept.
+    Keeping what came first spares budget / size of the reading, whatever the order.
+    """
+
+    def __init__(self, read: Callable[[Slide], Bag], budget: float, kept: dict[str, Bag] | None = None) -> None:
+        self._read, self._budget = read, budget
+        self._kept = kept or {}
+        self._used = 0
+        self._lock = threading.Lock()
+
+    def get(self, slide: Slide) -> Bag:
+        bag = self._kept.get(slide.slide_id)
+        if bag is None:
+            bag = self._read(slide)  # outside the lock: two threads may read one file, but none waits for the other
+            with self._lock:
+                if slide.slide_id not in self._kept and self._used + bag.nbytes <= self._budget:
+                    self._kept[slide.slide_id] = bag
+                    self._used += bag.nbytes
+        return bag
+
+
+@dataclass(frozen=True, eq=False)
+class Cohort:
+    """Slides that have a label and features. classes: their names by index; of two, the last is the positive one.
+
+    left_out: what the table or the folder had beside these slides, with the reason. notes: what the audit remarked.
+    """
+
+    slides: tuple[Slide, ...]
+    classes: tuple[str, ...]
+    task: Task
+    dim: int
+    encoder: str | None
+    left_out: tuple[LeftOut, ...]
+    notes: tuple[str, ...]
+    _store: BagStore = field(repr=False)
+
+    @classmethod
+    def read(
+        cls,
+        labels: str | Path | LabelTable,
+        features: str | Path,
+        *,
+        positive: str | None = None,
+        ordinal: bool = False,
+        mpp: float | None = None,
+        patch_size: float | None = None,
+        unit: Unit | None = None,
+        skip_missing: bool = False,
+        memory_gb: float = 4.0,
+        progress: Progress | None = None,
+        **columns: Unpack[Columns],
+    ) -> "Cohort":
+        """Join a label table to a folder of features; everything that is wrong is raised together.
+
+        positive: of two classes, the one whose probability is reported. ordinal: classes are grades, in their order.
+        mpp, patch_size, unit: what the feature files leave open, see `read_bag`. memory_gb: for bags kept in memory.
+        """
+        report = check(
+            labels, features,
+            mpp=mpp, patch_size=patch_size, unit=unit, skip_missing=skip_missing, progress=progress, **columns,
+        )  # fmt: skip
+        report.raise_errors()
+
+        def read(slide: Slide) -> Bag:
+            assert slide.path is not None
+            bag = read_bag(slide.path, mpp=mpp, patch_size=patch_size, unit=unit)
+            return replace(bag, slide_id=slide.slide_id)
+
+        return _build(report, report.entries, positive, ordinal, BagStore(read, memory_gb * 1e9))
+
+    @classmethod
+    def from_bags(
+        cls,
+        bags: Sequence[Bag],
+        labels: Sequence[object],
+        patients: Sequence[object] | None = None,
+        *,
+        positive: str | None = None,
+        ordinal: bool = False,
+    ) -> "Cohort":
+        """A cohort of bags in memory, in their order. patients: None = from TCGA barcodes, or each slide its own."""
+        kept = {bag.slide_id: bag for bag in bags}
+        for what, given in (("labels", labels), ("patients", labels if patients is None else patients)):
+            if len(given) != len(bags):
+                raise LabelError(f"{len(bags)} bags and {len(given)} {what}; expected one for each bag, in order.")
+        if len(kept) < len(bags):
+            raise LabelError(f"{len(bags)} bags have {len(kept)} different slide ids. Give each bag its own.")
+        values, notes = plain_labels(["" if v is None or str(v) in MISSING else str(v).strip() for v in labels])
+        whose, note = patients_of(list(kept)) if patients is None else ([str(patient) for patient in patients], "")
+        rows = pd.DataFrame({"slide_id": list(kept), "patient_id": whose, "label": values, "line": range(len(bags))})
+        rows["site"] = [tcga_site(slide_id) for slide_id in kept]
+        table = LabelTable(rows, "memory", "slide", {"label": "labels"}, tuple(filter(None, [*notes, note])))
+        report = audit(table, dict.fromkeys(kept), {slide_id: _info(bag) for slide_id, bag in kept.items()})
+        report.raise_errors()
+        if report.left_out:  # a bag without a label: the caller counts on the order of the others
+            raise LabelError(report.summary())
+        entry_of = {entry.slide_id: entry for entry in report.entries}
+        store = BagStore(lambda slide: kept[slide.slide_id], 0, kept)
+        return _build(report, [entry_of[slide_id] for slide_id in kept], positive, ordinal, store)
+
+    def __len__(self) -> int:
+        return len(self.slides)
+
+    @property
+    def slide_ids(self) -> NDArray[np.str_]:
+        return np.array([slide.slide_id for slide in self.slides], dtype=str)
+
+    @property
+    def labels(self) -> NDArray[np.int64]:
+        """(slide,) index of the class."""
+        return np.array([slide.label for slide in self.slides], dtype=np.int64)
+
+    @property
+    def patients(self) -> NDArray[np.str_]:
+        """(slide,) patient ids: what a split may not separate."""
+        return np.array([slide.patient_id for slide in self.slides], dtype=str)
+
+    @property
+    def sites(self) -> NDArray[np.str_]:
+        """(slide,) sites, "" where unknown."""
+        return np.array([slide.site or "" for slide in self.slides], dtype=str)
+
+    def bag(self, index: int) -> Bag:
+        """The bag of one slide, from memory or from its file."""
+        return self._store.get(self.slides[index])
+
+    def prefetch(self, indices: Iterable[int], depth: int = 4) -> Iterator[Bag]:
+        """Bags in the order of `indices`, up to `depth` of them read ahead in one background thread.
+
+        An error in reading is raised where its bag would have come. Leaving the loop early ends the thread.
+        """
+        reader = ThreadPoolExecutor(max_workers=1, thread_name_prefix="prefetch")
+        ahead: deque[Future[Bag]] = deque()
+        try:
+            for index in indices:
+                ahead.append(reader.submit(self.bag, index))
+                if len(ahead) > depth:
+                    yield ahead.popleft().result()
+            while ahead:
+                yield ahead.popleft().result()
+        finally:  # also where the consumer closes the generator
+            reader.shutdown(wait=True, cancel_futures=True)
+
+    def subset(self, indices: Sequence[int] | NDArray[np.int64] | NDArray[np.bool_]) -> "Cohort":
+        """Some of the slides, in the given order (or by a mask); classes and the bags in memory are shared."""
+        chosen = np.arange(len(self))[np.asarray(indices, dtype=None if len(indices) else np.int64)]
+        return replace(self, slides=tuple(self.slides[i] for i in chosen))
+
+
+def check(
+    labels: str | Path | LabelTable,
+    features: str | Path,
+    *,
+    mpp: float | None = None,
+    patch_size: float | None = None,
+    unit: Unit | None = None,
+    skip_missing: bool = False,
+    progress: Progress | None = None,
+    **columns: Unpack[Columns],
+) -> Audit:
+    """What a table and a folder hold together and what is wrong, without reading a single feature."""
+    if isinstance(labels, LabelTable) and columns:
+        raise LabelError(f"{', '.join(columns)}: the table is read already. Give the columns to read_labels.")
+    table = labels if isinstance(labels, LabelTable) else read_labels(labels, **columns)
+    found: dict[str, Path] = {}
+    for stem, path in find_bags(features).items():
+        slide_id = slide_name(stem)  # `a.svs.h5` is the slide a, as in the table
+        if slide_id in found:
+            raise FeatureError(f"{found[slide_id].name} and {path.name} are both features of {slide_id}. Keep one.")
+        found[slide_id] = path
+    if table.needs_slides:
+        table = table.for_slides(found)
+    wanted = set(table.rows.loc[table.rows["label"] != "", "slide_id"])
+    infos = peek_all(
+        {slide_id: path for slide_id, path in found.items() if slide_id in wanted},
+        mpp=mpp, patch_size=patch_size, unit=unit, progress=progress,
+    )  # fmt: skip
+    return audit(table, found, infos, skip_missing=skip_missing)
+
+
+def order_classes(names: Iterable[str], positive: str | None, ordinal: bool) -> tuple[tuple[str, ...], Task]:
+    """Classes in their order, the positive one last, and the task they make."""
+    classes = sort_classes(set(names))
+    if ordinal:
+        words = [name for name in classes if not re.fullmatch(r"[+-]?\d+", name)]
+        if words or len(classes) < 3 or positive is not None:
+            raise LabelError(
+                f"The labels are {', '.join(map(repr, classes))}{f', positive={positive!r}' if positive else ''}; "
+                "ordinal needs three or more grades that are whole numbers, and none of them positive. "
+                "Leave ordinal out, or write the grades as numbers."
+            )
+        return tuple(classes), "ordinal"
+    if positive is not None:
+        if positive not in classes:
+            near = difflib.get_close_matches(positive, classes, n=1, cutoff=0.5)
+            raise LabelError(
+                f"positive={positive!r} is not a label. Found {', '.join(map(repr, classes))}."
+                + (f" Did you mean {near[0]!r}?" if near else "")
+            )
+        if len(classes) > 2:
+            raise LabelError(
+                f"positive={positive!r} needs two classes; found {', '.join(map(repr, classes))}. "
+                "Leave positive out, or make two classes of them."
+            )
+        classes.sort(key=lambda name: name == positive)
+    return tuple(classes), "binary" if len(classes) == 2 else "multiclass"
+
+
+def _build(report: Audit, entries: Sequence[Entry], positive: str | None, ordinal: bool, store: BagStore) -> Cohort:
+    classes, task = order_classes((entry.label for entry in entries), positive, ordinal)
+    number = {name: index for index, name in enumerate(classes)}
+    slides = tuple(Slide(e.slide_id, e.patient_id, number[e.label], e.path, e.info.n, e.site) for e in entries)
+    encoder = next((entry.info.encoder for entry in entries if entry.info.encoder), None)
+    notes = tuple(map(str, report.notes))
+    return Cohort(slides, classes, task, entries[0].info.dim, encoder, report.left_out, notes, store)
+
+
+def _info(bag: Bag) -> BagInfo:
+    return BagInfo(
+        slide_id=bag.slide_id, path=Path(bag.slide_id), format=bag.source, n=len(bag), dim=bag.dim, dtype="float32",
+        unit=bag.unit, patch_size=bag.patch_size, mpp=bag.mpp, encoder=bag.encoder,
+    )  # fmt: skip

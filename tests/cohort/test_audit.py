@@ -1,0 +1,232 @@
+"""Everything wrong with a table and its features is found at once and by name."""
+
+import json
+import time
+from pathlib import Path
+
+import pandas as pd
+import pytest
+
+from jigsawmil.cohort.audit import KINDS, Audit, Problem, audit, describe_mismatch, peek_all
+from jigsawmil.cohort.formats import BagInfo
+from jigsawmil.cohort.labels import LabelTable
+from jigsawmil.errors import ConfigError, FeatureError, LabelError
+
+
+def info(slide_id: str, n: int = 5, dim: int = 4, encoder: str | None = None) -> BagInfo:
+    return BagInfo(
+        slide_id=slide_id, path=Path(f"{slide_id}.h5"), format="trident", n=n, dim=dim, dtype="float32", unit="px",
+        patch_size=256.0, mpp=None, encoder=encoder,
+    )  # fmt: skip
+
+
+def table(rows: list[tuple[str, str, str]], level: str = "slide", notes: tuple[str, ...] = ()) -> LabelTable:
+    frame = pd.DataFrame(rows, columns=["slide_id", "patient_id", "label"])
+    frame["site"], frame["line"] = "", range(2, 2 + len(rows))
+    return LabelTable(frame, "labels.csv", level, {"label": "grade"}, notes)
+
+
+def hold(labels: LabelTable, infos: dict[str, object], **options: bool) -> Audit:
+    return audit(labels, {slide_id: Path(f"{slide_id}.h5") for slide_id in infos}, infos, **options)
+
+
+def kinds(report: Audit) -> dict[str, Problem]:
+    assert len({problem.kind for problem in report.problems}) == len(report.problems)
+    return {problem.kind: problem for problem in report.problems}
+
+
+GOOD = [("a", "P1", "x"), ("b", "P2", "y"), ("c", "P3", "x"), ("d", "P4", "y")]
+
+
+def infos_of(*names: str) -> dict[str, object]:
+    return {name: info(name) for name in names}
+
+
+def test_a_sound_cohort_has_no_problem() -> None:
+    report = hold(table(GOOD), infos_of("a", "b", "c", "d"))
+    assert report.problems == ()
+    assert report.left_out == ()
+    assert report.classes == {"x": 2, "y": 2}
+    report.raise_errors()
+    assert report.summary().startswith("labels.csv: 4 slides of 4 patients can be used.")
+
+
+def test_all_problems_are_listed_at_once_and_by_name() -> None:
+    rows = [
+        *GOOD,
+        ("", "P9", "x"),
+        ("e", "", "x"),
+        ("a", "P1", "x"),
+        ("b", "P2", "x"),
+        ("c", "P8", "x"),
+        ("f", "P6", ""),
+        ("g", "P7", "y"),
+        ("h", "P7", "x"),
+        ("i", "P5", "z"),
+        ("j", "P5", "x"),
+        ("k", "P4", "x"),
+    ]
+    infos = infos_of("a", "b", "c", "d", "e", "f", "n") | {
+        "h": FeatureError("h.h5: truncated"),
+        "i": info("i", dim=8, encoder="uni"),
+        "j": info("j", n=0),
+        "k": info("k", encoder="virchow2"),
+    }
+    found = kinds(hold(table(rows, notes=("Read from elsewhere.",)), infos))
+    assert {kind: problem.names for kind, problem in found.items()} == {
+        "table": (),
+        "no-name": ("line 6",),
+        "no-patient": ("e",),
+        "duplicated": ("a",),
+        "conflicting-labels": ("b",),
+        "conflicting-patients": ("c",),
+        "missing-label": ("f",),
+        "single-member": ("z",),
+        "mixed-patients": ("P4",),
+        "no-features": ("g",),
+        "unreadable": ("h",),
+        "empty": ("j",),
+        "no-label": ("n",),
+        "mixed-dimensions": ("i",),
+        "mixed-encoders": ("k",),
+    }
+    assert found["conflicting-labels"].details == ("y / x",)
+    assert found["unreadable"].details == ("h.h5: truncated",)
+    assert all((problem.severity, problem.about) == KINDS[kind] for kind, problem in found.items())
+
+
+def test_errors_are_raised_together() -> None:
+    labels, infos = table([*GOOD, ("b", "P2", "x")]), infos_of("a", "b", "c")
+    with pytest.raises(LabelError, match=r"(?s)2 errors:.*b \(y / x\).*without a feature file: d"):
+        hold(labels, infos).raise_errors()
+    with pytest.raises(FeatureError, match=r"(?s)1 error:.*without a feature file: d.*--skip-missing"):
+        hold(table(GOOD), infos).raise_errors()
+
+
+def test_skip_missing_leaves_out_what_has_no_usable_features_and_says_so() -> None:
+    rows = [*GOOD, ("e", "P5", "x"), ("f", "P6", "y"), ("g", "P7", "y"), ("h", "P8", "")]
+    infos = infos_of("a", "b", "c", "d", "z") | {"e": info("e", n=0), "f": FeatureError("f.h5: truncated")}
+    assert {p.kind for p in hold(table(rows), infos).errors} == {"no-features", "unreadable", "empty"}
+    report = hold(table(rows), infos, skip_missing=True)
+    assert report.errors == ()
+    assert [entry.slide_id for entry in report.entries] == ["a", "b", "c", "d"]
+    assert dict(report.left_out) == {
+        "e": "no patch in the feature file",
+        "f": "the feature file cannot be read",
+        "g": "no feature file",
+        "h": "no label in the table",
+        "z": "not in the table",
+    }
+    assert "They are left out." in report.summary()
+
+
+def test_one_class_is_an_error_also_if_only_skipping_makes_it_one() -> None:
+    assert "one-class" in kinds(hold(table([("a", "P1", "x"), ("b", "P2", "x")]), infos_of("a", "b")))
+    report = hold(table(GOOD), infos_of("a", "c"), skip_missing=True)
+    assert [problem.kind for problem in report.errors] == ["one-class"]
+    with pytest.raises(LabelError, match="All slides are 'x'"):
+        report.raise_errors()
+
+
+def test_a_table_without_labels_and_one_without_features_say_so() -> None:
+    found = kinds(hold(table([("a", "P1", ""), ("b", "P2", "")]), infos_of("a", "b")))
+    assert found["no-labels"].severity == "error"
+    assert "'grade'" in found["no-labels"].text
+    found = kinds(hold(table(GOOD), infos_of("q"), skip_missing=True))
+    assert found["nothing-left"].severity == "error"
+    assert found["no-features"].names == ("a", "b", "c", "d")
+
+
+def test_measurements_and_names_are_no_classes() -> None:
+    scores = table([(f"s{i}", f"P{i}", f"{0.13 * (i % 11):.2f}") for i in range(60)])
+    names = table([(f"s{i}", f"P{i}", f"n{i}") for i in range(60)])
+    grades = table([(f"s{i}", f"P{i}", str(i % 12)) for i in range(60)])
+    infos = infos_of(*(f"s{i}" for i in range(60)))
+    assert "not-classes" in kinds(hold(scores, infos))
+    assert "not-classes" in kinds(hold(names, infos))
+    assert hold(grades, infos).problems == ()
+
+
+def test_labels_of_patients_conflict_and_repeat_under_the_patients_name() -> None:
+    rows = [("a", "P1", "x"), ("b", "P1", "x"), ("a", "P1", "y"), ("b", "P1", "y"), ("c", "P2", "y"), ("c", "P2", "y")]
+    report = kinds(hold(table([*rows, ("", "P3", "x"), ("", "", "x")], level="patient"), infos_of("a", "b", "c")))
+    assert report["conflicting-labels"].names == ("P1",)
+    assert report["duplicated"].names == ("P2",)
+    assert report["no-slides"].names == ("P3",)
+    assert report["no-name"].names == ("line 9",)
+    assert "mixed-patients" not in report
+
+
+def test_a_missing_cell_is_filled_by_another_row_of_the_slide() -> None:
+    report = hold(table([("a", "P1", ""), ("a", "", "x"), *GOOD[1:]]), infos_of("a", "b", "c", "d"))
+    assert report.problems == ()
+    assert report.entries[0][:3] == ("a", "P1", "x")
+
+
+def test_mixed_dimensions_are_counted_with_examples() -> None:
+    infos = infos_of("a", "b", "c") | {"d": info("d", dim=1536)}
+    with pytest.raises(FeatureError, match=r"4 in 3 files \(a, b, c\); 1536 in 1 file \(d\)"):
+        hold(table(GOOD), infos).raise_errors()
+
+
+def test_an_encoder_that_some_files_leave_unsaid_is_not_mixed() -> None:
+    infos = infos_of("a", "b") | {name: info(name, encoder="uni") for name in "cd"}
+    assert hold(table(GOOD), infos).problems == ()
+
+
+def test_the_summary_is_short_and_the_problems_are_whole() -> None:
+    rows = GOOD + [(f"lost{i:02}", f"Q{i}", "x") for i in range(25)]
+    report = hold(table(rows), infos_of("a", "b", "c", "d"))
+    assert "lost09 ... and 15 more" in report.summary()
+    assert "lost10" not in report.summary()
+    assert len(report.errors[0].names) == 25
+    content = json.loads(report.to_json())
+    assert content["problems"][0]["names"][-1] == "lost24"
+    assert content["classes"] == {"x": 2, "y": 2}
+
+
+@pytest.mark.parametrize(
+    ("in_table", "in_folder", "why"),
+    [
+        (["Case-1", "Case-2"], ["case-1", "case-2"], "upper and lower case"),
+        (["7", "8"], ["007", "008"], "leading zeros"),
+        (["a 1", "a 2"], ["a_1", "a_2"], "blanks, dashes"),
+        (["S1", "S10"], ["S1_features", "S10_features"], "feature files carry more at the end, such as '_features'"),
+        (["S1", "S2"], ["s1.x9", "s2.x7"], "feature files carry more at the end"),  # and case
+        (["S1.vsi", "S2.vsi"], ["S1", "S2"], "slides of the table carry more at the end, such as '.vsi'"),
+        (["S1", "S2"], ["uni-S1", "uni-S2"], "feature files carry more at the beginning, such as 'uni-'"),
+    ],
+)
+def test_names_that_nearly_agree_are_explained(in_table: list[str], in_folder: list[str], why: str) -> None:
+    hint = describe_mismatch(in_table, in_folder)
+    assert why in hint
+    assert all(repr(name) in hint for name in in_table + in_folder)
+    labels = table([(name, f"P{i}", str(i)) for i, name in enumerate(in_table)])
+    assert why in hold(labels, infos_of(*in_folder)).summary()
+
+
+def test_names_that_agree_or_have_nothing_in_common_are_not_explained_away() -> None:
+    assert describe_mismatch(["a", "b", "c"], ["a", "b", "q"]) == ""
+    assert describe_mismatch(["a", "b"], ["x", "y"]).endswith("the features 'x', 'y'. ")
+
+
+def test_ten_thousand_slides_take_seconds_at_most() -> None:
+    names = [f"TCGA-AA-{i:04}-01Z-00-DX1" for i in range(10_000)]
+    labels = table([(name, name[:12], str(i % 2)) for i, name in enumerate(names)])
+    infos = infos_of(*(f"{name}.{i:x}" for i, name in enumerate(names)))  # the slow way: no name agrees
+    start = time.perf_counter()
+    report = hold(labels, infos)
+    assert time.perf_counter() - start < 10  # about one second; a quadratic loop takes minutes
+    assert "10000 would agree" in report.summary()
+
+
+def test_peeking_gives_an_error_in_place_of_an_unreadable_file_and_reports_progress(tmp_path: Path) -> None:
+    found = {name: tmp_path / f"{name}.h5" for name in "abc"}
+    for path in found.values():
+        path.write_bytes(b"not hdf5")
+    steps: list[tuple[int, int]] = []
+    infos = peek_all(found, progress=lambda done, total: steps.append((done, total)))
+    assert steps == [(1, 3), (2, 3), (3, 3)]
+    assert all(isinstance(error, FeatureError) and f"{name}.h5" in str(error) for name, error in infos.items())
+    with pytest.raises(ConfigError, match="mpp"):  # the caller's fault, not the files'
+        peek_all(found, mpp=-1)
