@@ -329,6 +329,12 @@ def test_bootstrap_of_mixed_patients_always_has_both_classes() -> None:
     assert np.isfinite(bootstrap_interval(y, np.stack([1 - s, s], 1), patients, np.random.default_rng(0))).all()
 
 
+def test_bootstrap_is_stratified_so_that_a_rare_class_is_never_lost() -> None:
+    y = np.repeat([0, 1], [38, 2])  # drawn freely, one resample in eight would have no positive
+    s = np.linspace(0.1, 0.9, 40)[np.random.default_rng(0).permutation(40)]
+    assert np.isfinite(bootstrap_interval(y, np.stack([1 - s, s], 1), np.arange(40), np.random.default_rng(0))).all()
+
+
 def test_bootstrap_of_500_slides_takes_about_a_second() -> None:
     y, p = draw(1, 500, 2)
     start = time.process_time()
