@@ -246,6 +246,16 @@ def test_reading_ahead_is_bounded_and_ends_with_its_consumer(files: tuple[Path, 
     assert len(reads) == 4
 
 
+def test_bags_ordered_but_not_begun_are_not_read_after_the_end(monkeypatch: pytest.MonkeyPatch) -> None:
+    cohort = Cohort.from_bags([make_bag("a"), make_bag("b")], [0, 1])
+    seen: list[int] = []
+    monkeypatch.setattr(Cohort, "bag", lambda self, index: time.sleep(0.02) or seen.append(index))
+    bags = cohort.prefetch([0, 1] * 100, depth=100)
+    next(bags)
+    bags.close()
+    assert len(seen) < 20
+
+
 def test_an_error_reaches_the_consumer_at_its_place(files: tuple[Path, Path]) -> None:
     cohort = Cohort.read(*files)
     (files[1] / "c.h5").write_bytes(b"overwritten since")
