@@ -1,0 +1,113 @@
+"""The knobs of a phantom cohort, and the names of what is planted."""
+
+import difflib
+from collections.abc import Iterable
+from dataclasses import dataclass, fields
+from math import ceil
+from numbers import Integral, Real
+from typing import Any
+
+from ..errors import ConfigError
+
+LATENT = 16  # dimension of the subspace in which types, and most of the noise, differ
+SMALLEST = 10  # patches
+
+CLASSES = {  # the negative and the positive class, sorted
+    "composition": ("normal", "tumour"),
+    "arrangement": ("mixed", "segregated"),
+    "position": ("a-high", "b-high"),
+}
+TYPES = {  # names of the planted types, by number
+    "composition": ("tumour", "stroma", "lymphocytes", "fat", "necrosis"),
+    "arrangement": ("A", "B", "stroma", "lymphocytes", "fat"),
+    "position": ("A", "B", "layer 1", "layer 2", "layer 3", "layer 4"),
+}
+PLANTED = {"composition": 1, "arrangement": 2, "position": 2}  # the first so many types carry the label
+
+LIMITS = {
+    "slides": (2, 9999),  # ids have four digits
+    "seed": (0, 2**63 - 1),
+    "dim": (LATENT, 65_536),
+    "patches": (SMALLEST, 1_000_000),
+    "spread": (0, 2),
+    "noise": (0, 100),
+    "slide_effect": (0, 100),
+    "balance": (0, 1),
+    "two_slides": (0, 1),
+    "clump": (1, 1000),
+    "nest": (1, 100_000),
+}
+
+
+@dataclass(frozen=True, kw_only=True)
+class PhantomSpec:
+    """Every knob of a phantom cohort; equal specs give equal bytes.
+
+    kind: `composition`, `arrangement` or `position`.
+    slides: slides in the cohort.
+    seed: slide i depends on the seed, on i and on its label, not on the number of slides.
+    dim: dimension of the features, from 16 on.
+    patches, spread: the number of patches of a slide is log-normal with the median `patches` and the standard
+        deviation `spread` of its logarithm (0: all slides alike), never below 10.
+    noise: standard deviation of a patch around the prototype of its type; any two prototypes are 4.5 apart.
+    slide_effect: standard deviation of a shift common to all patches of a slide, in the unit of `noise`; moreover each
+        dimension of a slide is scaled by about 1 +- slide_effect / 10.
+    balance: share of patients in the second class (`tumour`, `segregated`, `b-high`).
+    two_slides: share of patients with two slides, of the same label.
+    clump: typical diameter of clumps and compartments in patches; 50 nearest neighbours span 8 patches.
+    nest: patches in each nest of `position`, at most a twelfth of the slide. 30 is 0.6 k at k = 50: the immediate
+        neighbours of a core patch are the nest itself, its 50 nearest reach into the layers around the nest.
+    """
+
+    kind: str
+    slides: int = 100
+    seed: int = 0
+    dim: int = 256
+    patches: int = 500
+    spread: float = 0.3
+    noise: float = 1.0
+    slide_effect: float = 0.3
+    balance: float = 0.5
+    two_slides: float = 0.1
+    clump: float = 14.0
+    nest: int = 30
+
+    def __post_init__(self) -> None:
+        if self.kind not in CLASSES:
+            raise ConfigError(f"phantom kind {self.kind!r} is unknown{_nearest(self.kind, CLASSES)}")
+        for field in fields(self)[1:]:
+            _check_number(field.name, getattr(self, field.name), whole=field.type is int)
+        patients = self.patients
+        if not 1 <= round(self.balance * patients) <= patients - 1:
+            raise ConfigError(
+                f"phantom balance={self.balance} puts all {patients} patients into one class; expected at least one "
+                "in each. Move balance towards 0.5, or raise slides."
+            )
+
+    @property
+    def patients(self) -> int:
+        """Number of patients, at least one for each class; slides - patients of them have two slides."""
+        return max(2, ceil(self.slides / (1 + self.two_slides)))
+
+
+def phantom_spec(kind: str, **knobs: Any) -> PhantomSpec:
+    """A `PhantomSpec`; a misspelt knob is an error that names the nearest one."""
+    known = [field.name for field in fields(PhantomSpec)[1:]]
+    for key in knobs:
+        if key not in known:
+            raise ConfigError(f"phantom has no setting {key!r}{_nearest(key, known)}")
+    return PhantomSpec(kind=kind, **knobs)
+
+
+def _check_number(key: str, value: object, *, whole: bool) -> None:
+    low, high = LIMITS[key]
+    number = isinstance(value, Integral if whole else Real) and not isinstance(value, bool)
+    if not number or not low <= value <= high:  # type: ignore[operator]
+        noun = "a whole number" if whole else "a number"
+        raise ConfigError(f"phantom {key}={value!r} is impossible; expected {noun} from {low} to {high}.")
+
+
+def _nearest(word: str, known: Iterable[str]) -> str:
+    close = difflib.get_close_matches(str(word), list(known), 1, 0.5)
+    hint = f"; did you mean {close[0]!r}?" if close else "."
+    return f"{hint} Known: {', '.join(known)}."
