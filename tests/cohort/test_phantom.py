@@ -6,6 +6,7 @@ from pathlib import Path
 import h5py
 import numpy as np
 import pytest
+from scipy.ndimage import distance_transform_edt
 from scipy.ndimage import label as connected
 from scipy.spatial import cKDTree
 from sklearn.linear_model import LogisticRegression
@@ -13,6 +14,7 @@ from sklearn.metrics import roc_auc_score
 from sklearn.model_selection import cross_val_predict, cross_val_score
 from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import StandardScaler
+from threadpoolctl import threadpool_limits
 
 from jigsawmil.cohort import phantom as phantom_module
 from jigsawmil.cohort.formats import read_bag
@@ -128,8 +130,9 @@ def test_a_slide_whose_label_stays_is_the_same_slide(kind: str) -> None:
 
 def test_order_in_the_file_tells_nothing_about_place_or_type() -> None:
     for slide in make_phantom("position", slides=5, dim=16, patches=2000, spread=0.0):
-        order = np.arange(len(slide.bag))
-        for value in (*cells(slide).T, slide.types):
+        order, at = np.arange(len(slide.bag)), cells(slide)
+        from_edge = distance_transform_edt(np.pad(raster(slide), 1))[at[:, 0] + 1, at[:, 1] + 1]
+        for value in (*at.T, from_edge, slide.types):
             assert abs(np.corrcoef(order, value)[0, 1]) < 0.1
 
 
@@ -229,6 +232,14 @@ def test_the_same_seed_gives_the_same_bytes_and_another_seed_does_not(kind: str,
     assert memory == streamed
     assert len(memory) == 5
     assert all(memory[name] != other[name] for name in memory if name.endswith(".h5"))
+
+
+def test_the_number_of_threads_changes_no_bit() -> None:
+    bags = []
+    for threads in (1, 2):
+        with threadpool_limits(threads):
+            bags.append(make_phantom("arrangement", slides=2, patches=5000, dim=512, spread=0.0).bags[0])
+    assert bags[0].features.equal(bags[1].features)
 
 
 def test_files_read_back_as_trident_with_the_truth_beside(tmp_path: Path) -> None:

@@ -40,7 +40,8 @@ class World:
 
     def vary(self, rng: np.random.Generator, n: int) -> NDArray[np.float32]:
         """(n, dim): deviations that lie mostly in the subspace of the types, so dim does not change the difficulty."""
-        inside = rng.standard_normal((n, LATENT), np.float32) @ self.basis
+        # einsum, not BLAS, whose last bits depend on the number of threads: the same seed gives the same bytes
+        inside = np.einsum("nk,kd->nd", rng.standard_normal((n, LATENT), np.float32), self.basis)
         return inside + ISOTROPIC * rng.standard_normal(inside.shape, np.float32)
 
 
@@ -91,7 +92,8 @@ def draw_slide(
 def _draw_features(rng: np.random.Generator, spec: PhantomSpec, world: World, types: Types) -> NDArray[np.float32]:
     """(patch, dim). Vectors are drawn type by type and then laid out: equal counts give one and the same multiset."""
     places = np.argsort(types, kind="stable")
-    vectors = (world.prototypes @ world.basis)[types[places]] + spec.noise * world.vary(rng, len(types))
+    centres = np.einsum("tk,kd->td", world.prototypes, world.basis)
+    vectors = centres[types[places]] + spec.noise * world.vary(rng, len(types))
     shift = spec.slide_effect * world.vary(rng, 1)
     gain = np.exp(0.1 * spec.slide_effect * rng.standard_normal(spec.dim, np.float32))
     features = np.empty(vectors.shape, np.float32)
