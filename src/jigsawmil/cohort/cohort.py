@@ -2,10 +2,7 @@
 
 import difflib
 import re
-import threading
-from collections import deque
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Literal, TypedDict, Unpack
@@ -19,6 +16,7 @@ from .audit import Audit, Entry, LeftOut, audit, peek_all
 from .bag import Bag, Unit
 from .formats import BagInfo, find_bags, read_bag
 from .labels import MISSING, LabelTable, patients_of, plain_labels, read_labels, slide_name, sort_classes, tcga_site
+from .store import Store, read_ahead
 
 Task = Literal["binary", "multiclass", "ordinal"]
 Progress = Callable[[int, int], None]
@@ -47,31 +45,6 @@ class Slide:
     site: str | None = None
 
 
-class BagStore:
-    """Bags by slide id, kept in memory up to a budget of bytes; safe to use from several threads.
-
-    First come, first kept, and nothing is evicted. Training goes through all slides epoch after epoch: the least
-    recently used bag is then the one needed soonest, and a cohort just above the budget would find nothing kept.
-    Keeping what came first spares budget / size of the reading, whatever the order.
-    """
-
-    def __init__(self, read: Callable[[Slide], Bag], budget: float, kept: dict[str, Bag] | None = None) -> None:
-        self._read, self._budget = read, budget
-        self._kept = kept or {}
-        self._used = 0
-        self._lock = threading.Lock()
-
-    def get(self, slide: Slide) -> Bag:
-        bag = self._kept.get(slide.slide_id)
-        if bag is None:
-            bag = self._read(slide)  # outside the lock: two threads may read one file, but none waits for the other
-            with self._lock:
-                if slide.slide_id not in self._kept and self._used + bag.nbytes <= self._budget:
-                    self._kept[slide.slide_id] = bag
-                    self._used += bag.nbytes
-        return bag
-
-
 @dataclass(frozen=True, eq=False)
 class Cohort:
     """Slides that have a label and features. classes: their names by index; of two, the last is the positive one.
@@ -86,7 +59,8 @@ class Cohort:
     encoder: str | None
     left_out: tuple[LeftOut, ...]
     notes: tuple[str, ...]
-    _store: BagStore = field(repr=False)
+    read_slide: Callable[[Slide], Bag] = field(repr=False)  # past the store
+    _store: Store[Slide, Bag] = field(repr=False)
 
     @classmethod
     def read(
@@ -120,7 +94,7 @@ class Cohort:
             bag = read_bag(slide.path, mpp=mpp, patch_size=patch_size, unit=unit)
             return replace(bag, slide_id=slide.slide_id)
 
-        return _build(report, report.entries, positive, ordinal, BagStore(read, memory_gb * 1e9))
+        return _build(report, report.entries, positive, ordinal, read, memory_gb)
 
     @classmethod
     def from_bags(
@@ -149,8 +123,8 @@ class Cohort:
         if report.left_out:  # a bag without a label: the caller counts on the order of the others
             raise LabelError(report.summary())
         entry_of = {entry.slide_id: entry for entry in report.entries}
-        store = BagStore(lambda slide: kept[slide.slide_id], 0, kept)
-        return _build(report, [entry_of[slide_id] for slide_id in kept], positive, ordinal, store)
+        entries = [entry_of[slide_id] for slide_id in kept]
+        return _build(report, entries, positive, ordinal, lambda slide: kept[slide.slide_id], 0)
 
     def __len__(self) -> int:
         return len(self.slides)
@@ -179,21 +153,8 @@ class Cohort:
         return self._store.get(self.slides[index])
 
     def prefetch(self, indices: Iterable[int], depth: int = 4) -> Iterator[Bag]:
-        """Bags in the order of `indices`, up to `depth` of them read ahead in one background thread.
-
-        An error in reading is raised where its bag would have come. Leaving the loop early ends the thread.
-        """
-        reader = ThreadPoolExecutor(max_workers=1, thread_name_prefix="prefetch")
-        ahead: deque[Future[Bag]] = deque()
-        try:
-            for index in indices:
-                ahead.append(reader.submit(self.bag, index))
-                if len(ahead) > depth:
-                    yield ahead.popleft().result()
-            while ahead:
-                yield ahead.popleft().result()
-        finally:  # also where the consumer closes the generator
-            reader.shutdown(wait=True, cancel_futures=True)
+        """Bags in the order of `indices`, up to `depth` of them read ahead in one background thread."""
+        return read_ahead(self.bag, indices, depth)
 
     def subset(self, indices: Sequence[int] | NDArray[np.int64] | NDArray[np.bool_]) -> "Cohort":
         """Some of the slides, in the given order (or by a mask); classes and the bags in memory are shared."""
@@ -260,13 +221,21 @@ def order_classes(names: Iterable[str], positive: str | None, ordinal: bool) -> 
     return tuple(classes), "binary" if len(classes) == 2 else "multiclass"
 
 
-def _build(report: Audit, entries: Sequence[Entry], positive: str | None, ordinal: bool, store: BagStore) -> Cohort:
+def _build(
+    report: Audit,
+    entries: Sequence[Entry],
+    positive: str | None,
+    ordinal: bool,
+    read: Callable[[Slide], Bag],
+    memory_gb: float,
+) -> Cohort:
     classes, task = order_classes((entry.label for entry in entries), positive, ordinal)
     number = {name: index for index, name in enumerate(classes)}
     slides = tuple(Slide(e.slide_id, e.patient_id, number[e.label], e.path, e.info.n, e.site) for e in entries)
     encoder = next((entry.info.encoder for entry in entries if entry.info.encoder), None)
     notes = tuple(map(str, report.notes))
-    return Cohort(slides, classes, task, entries[0].info.dim, encoder, report.left_out, notes, store)
+    store = Store(read, memory_gb * 1e9)
+    return Cohort(slides, classes, task, entries[0].info.dim, encoder, report.left_out, notes, read, store)
 
 
 def _info(bag: Bag) -> BagInfo:

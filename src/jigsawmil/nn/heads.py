@@ -4,8 +4,6 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-TASKS = ("binary", "multiclass", "ordinal")
-
 
 class BinaryHead(nn.Module):
     """Logistic regression: one logit, the log-odds of class 1."""
@@ -65,4 +63,5 @@ class OrdinalHead(nn.Module):
         return F.binary_cross_entropy_with_logits(logits, above.to(logits.dtype), reduction="none").sum(dim=1)
 
 
-HEADS = {"binary": BinaryHead, "multiclass": MulticlassHead, "ordinal": OrdinalHead}
+Head = BinaryHead | MulticlassHead | OrdinalHead
+HEADS: dict[str, type[Head]] = {"binary": BinaryHead, "multiclass": MulticlassHead, "ordinal": OrdinalHead}

@@ -99,4 +99,8 @@ def permutation(batch: Batch, generator: torch.Generator) -> Tensor:
     return torch.cat(parts).to(batch.features.device)
 
 
-JIGSAWS = {"position": Position, "consistency": Consistency, "equivariance": Equivariance}
+JIGSAWS: dict[str, type[Position | Consistency | Equivariance]] = {
+    "position": Position,
+    "consistency": Consistency,
+    "equivariance": Equivariance,
+}

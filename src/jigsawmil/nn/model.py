@@ -10,8 +10,8 @@ from ..config import choose, from_mapping, require
 from .batch import Batch
 from .convs import CONVS
 from .encoder import MLP, GraphEncoder
-from .heads import HEADS, BinaryHead, MulticlassHead, OrdinalHead
-from .jigsaw import JIGSAWS, Consistency, Equivariance, Position
+from .heads import HEADS
+from .jigsaw import JIGSAWS
 from .pooling import AttentionPool, MeanPool
 
 
@@ -85,14 +85,16 @@ class Model(nn.Module):
     def __init__(self, config: ModelConfig) -> None:
         super().__init__()
         self.config, method = config, METHODS[config.method]
-        sizes = (config.in_dim, config.hidden, config.layers, config.dropout)
-        self.encoder: MLP | GraphEncoder = GraphEncoder(*sizes, config.conv, config.heads) if method.graph else MLP(*sizes)
-        attention = (config.hidden, config.attention_dim, config.gated)
-        self.pooling: AttentionPool | MeanPool = AttentionPool(*attention) if method.attention else MeanPool()
-        self.head: BinaryHead | MulticlassHead | OrdinalHead = HEADS[config.task](config.hidden, config.classes)
-        self.jigsaw: Position | Consistency | Equivariance | None = None
-        if method.jigsaw:
-            self.jigsaw = JIGSAWS[config.jigsaw](config.hidden, config.grid, config.share)
+        width, dropout = config.hidden, config.dropout
+        self.encoder: MLP | GraphEncoder
+        if method.graph:
+            self.encoder = GraphEncoder(config.in_dim, width, config.layers, dropout, config.conv, config.heads)
+        else:
+            self.encoder = MLP(config.in_dim, width, config.layers, dropout)
+        attention = AttentionPool(width, config.attention_dim, config.gated) if method.attention else None
+        self.pooling = attention or MeanPool()
+        self.head = HEADS[config.task](width, config.classes)
+        self.jigsaw = JIGSAWS[config.jigsaw](width, config.grid, config.share) if method.jigsaw else None
 
     def forward(self, batch: Batch) -> Output:
         hidden = self.encoder(batch.features, batch)

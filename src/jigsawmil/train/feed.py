@@ -1,0 +1,87 @@
+"""Slides on their way to the model: read and prepared once, ahead of need, and kept while there is room."""
+
+import dataclasses
+import zlib
+from collections.abc import Iterator, Sequence
+
+import numpy as np
+import torch
+
+from ..cohort.bag import Bag
+from ..cohort.cohort import Cohort
+from ..cohort.store import Store, read_ahead
+from ..config import GraphConfig
+from ..nn.batch import Batch
+
+
+class Feed:
+    """Batches of a cohort: patches ordered, graphs built, bins found.
+
+    Prepared slides, not bags, are kept in memory, up to `memory_gb`; what does not fit is prepared again, in the
+    background, each time it is needed.
+
+    level: `slide`, or `patient` for one bag of all slides of a patient. shuffle: permute the places of patches within
+    each slide (the control for "does place matter?"), from the slide's own name and this seed.
+    """
+
+    def __init__(
+        self,
+        cohort: Cohort,
+        graph: GraphConfig | None,
+        grid: int,
+        *,
+        memory_gb: float = 4.0,
+        level: str = "slide",
+        shuffle: int | None = None,
+    ) -> None:
+        self.cohort, self.graph, self.grid, self.shuffle = cohort, graph, grid, shuffle
+        self._slides = Store(self._prepare, memory_gb * 1e9)
+        self.members = _bags(cohort, level)  # bag -> its slides
+
+    def __len__(self) -> int:
+        """Number of bags."""
+        return len(self.members)
+
+    @property
+    def labels(self) -> torch.Tensor:
+        """(bag,)"""
+        return torch.tensor([int(self.cohort.labels[slides[0]]) for slides in self.members])
+
+    def bags_of(self, slide_ids: Sequence[str]) -> list[int]:
+        """Bags that consist of these slides, in the order of the cohort."""
+        wanted = set(slide_ids)
+        ids = self.cohort.slide_ids
+        return [bag for bag, slides in enumerate(self.members) if ids[slides[0]] in wanted]
+
+    def batch(self, bags: Sequence[int]) -> Batch:
+        whole = len(self.members) < len(self.cohort)
+        parts = []
+        for bag in bags:
+            part = Batch.cat([self._slides.get(slide) for slide in self.members[bag]])
+            parts.append(part.as_one_bag() if whole else part)
+        return Batch.cat(parts)
+
+    def stream(self, batches: Sequence[Sequence[int]]) -> Iterator[Batch]:
+        """Batches in order, the next ones prepared in one background thread; leaving early ends the thread."""
+        return read_ahead(self.batch, batches)
+
+    def _prepare(self, index: int) -> Batch:
+        bag = self.cohort.read_slide(self.cohort.slides[index])
+        if self.shuffle is not None:
+            bag = shuffle_places(bag, self.shuffle)
+        return Batch.of(bag, self.graph, self.grid)
+
+
+def shuffle_places(bag: Bag, seed: int) -> Bag:
+    """The same patches and the same places, joined at random."""
+    rng = np.random.default_rng([seed, zlib.crc32(bag.slide_id.encode())])
+    return dataclasses.replace(bag, coords=bag.coords[torch.from_numpy(rng.permutation(len(bag)))])
+
+
+def _bags(cohort: Cohort, level: str) -> list[list[int]]:
+    if level == "slide":
+        return [[index] for index in range(len(cohort))]
+    found: dict[str, list[int]] = {}
+    for index, patient in enumerate(cohort.patients):
+        found.setdefault(str(patient), []).append(index)
+    return list(found.values())

@@ -1,0 +1,103 @@
+"""Policies for lambda, the weight of the jigsaw: Loss = MIL + lambda * jigsaw.
+
+`fixed`         a number.
+`em`            the paper's rule: the posterior mode of a Gamma(a, b) prior under the pseudo-likelihood exp(-lambda L),
+                lambda = a / (b + L), L averaged since the last update, updated every `every` epochs.
+`em-per-slide`  the same, one lambda for each slide.
+`balanced`      ours: lambda = mean MIL loss / mean jigsaw loss, so that both terms weigh the same; no constants.
+
+Why `em` falls behind a well chosen number, and why `balanced` does not need one, is in docs/paper.md.
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from ..config import choose, require
+
+POLICIES = ("fixed", "em", "em-per-slide", "balanced")
+
+
+@dataclass(frozen=True, kw_only=True)
+class LambdaConfig:
+    """policy: one of four. value: for `fixed`. a, b: of the Gamma prior. every: epochs between updates (n_lambda)."""
+
+    policy: str = "em"
+    value: float = 0.5
+    a: float = 1.0
+    b: float = 1.0
+    every: int = 1
+
+    def __post_init__(self) -> None:
+        choose("lambda policy", self.policy, POLICIES)
+        require("lambda value", self.value, self.value >= 0, "a number of at least 0")
+        require("lambda a", self.a, self.a > 0, "a number above 0")
+        require("lambda b", self.b, self.b >= 0, "a number of at least 0")
+        require("lambda every", self.every, isinstance(self.every, int) and self.every >= 1, "at least 1 epoch")
+
+
+def parse_lambda(text: str | float) -> LambdaConfig:
+    """`0.5`, `em`, `em-per-slide` or `balanced`, as the command line and study files write it."""
+    try:
+        return LambdaConfig(policy="fixed", value=float(text))
+    except ValueError:
+        choose("lambda", text, ("a number", *POLICIES[1:]))
+        return LambdaConfig(policy=str(text))
+
+
+class Lambda:
+    """Lambda of every slide, from the losses seen so far.
+
+    Losses of the current period are summed; at its end they make the next lambda. Before the first update, `em` stands
+    at what the rule gives for a model that knows nothing (L = log of the number of bins), `balanced` likewise.
+    """
+
+    def __init__(self, config: LambdaConfig, *, ignorant_jigsaw: float, ignorant_mil: float) -> None:
+        self.config = config
+        self._start = self._rule(ignorant_mil, ignorant_jigsaw)
+        self._lambda: dict[str, float] = {}
+        self._sums: dict[str, list[float]] = {}  # slide (or "" for all) -> [mil, jigsaw, count]
+        self._epochs = 0
+
+    def __call__(self, slide_ids: Sequence[str]) -> Tensor:
+        """(slide,)"""
+        return torch.tensor([self._lambda.get(self._key(slide), self._start) for slide in slide_ids])
+
+    @property
+    def mean(self) -> float:
+        values = list(self._lambda.values()) or [self._start]
+        return sum(values) / len(values)
+
+    def observe(self, slide_ids: Sequence[str], mil: Sequence[float], jigsaw: Sequence[float]) -> None:
+        """Losses of one step; `mil` of the bag that each slide belongs to."""
+        for slide, m, j in zip(slide_ids, mil, jigsaw, strict=True):
+            sums = self._sums.setdefault(self._key(slide), [0.0, 0.0, 0.0])
+            sums[0] += m
+            sums[1] += j
+            sums[2] += 1
+
+    def end_epoch(self) -> None:
+        self._epochs += 1
+        if self._epochs % self.config.every or self.config.policy == "fixed":
+            return
+        self._lambda.update({key: self._rule(m / n, j / n) for key, (m, j, n) in self._sums.items()})
+        self._sums = {}
+
+    def state(self) -> dict[str, Any]:
+        return {"lambda": self._lambda, "sums": self._sums, "epochs": self._epochs}
+
+    def load(self, state: dict[str, Any]) -> None:
+        self._lambda, self._sums, self._epochs = state["lambda"], state["sums"], state["epochs"]
+
+    def _key(self, slide: str) -> str:
+        return slide if self.config.policy == "em-per-slide" else ""
+
+    def _rule(self, mil: float, jigsaw: float) -> float:
+        if self.config.policy == "fixed":
+            return self.config.value
+        if self.config.policy == "balanced":
+            return mil / max(jigsaw, 1e-6)
+        return self.config.a / (self.config.b + jigsaw)
