@@ -107,6 +107,7 @@ def test_neighbour_sum(name: str) -> None:
         neighbours, weight = graph.row(j)
         slow[j, neighbours.long()] = weight.double()
     torch.testing.assert_close(sparse.neighbour_sum(x, graph), slow @ x)
+    torch.testing.assert_close(sparse.sum_torch(x.detach(), graph), slow @ x.detach())
     assert torch.autograd.gradcheck(lambda x: sparse.neighbour_sum(x, graph), (x,))
 
 
@@ -117,6 +118,18 @@ def test_single_precision_agrees_with_double() -> None:
     single, _ = sparse.neighbour_attention(y.float(), s.float(), t.float(), graph)
     assert single.dtype == torch.float32
     torch.testing.assert_close(single.double(), out, rtol=1e-5, atol=1e-6)
+
+
+def test_autocast_keeps_sums_over_neighbours_in_single_precision(monkeypatch: pytest.MonkeyPatch) -> None:
+    graph = GRAPHS["lattice"]
+    y, s, t = (x.detach().bfloat16() for x in inputs(graph))
+    expected, _ = sparse.neighbour_attention(y.float(), s.float(), t.float(), graph)
+    for forward in (sparse._attention_cpu, sparse.attention_torch):  # the second is what other devices take
+        monkeypatch.setattr(sparse, "_attention_cpu", forward)
+        with torch.autocast("cpu", torch.bfloat16):
+            out, _ = sparse.neighbour_attention(y, s, t, graph)
+        assert out.dtype == torch.float32
+        torch.testing.assert_close(out, expected)
 
 
 def test_large_scores_do_not_overflow() -> None:

@@ -16,8 +16,6 @@ expected AUC is 1/2. Noise has no spatial correlation for the same reason: the l
 """
 
 import csv
-import os
-import shutil
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
@@ -28,6 +26,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ..errors import ConfigError
+from ..files import new_folder
 from .bag import Bag
 from .formats import write_bag
 from .phantom_slide import PATCH_LEVEL0, PhantomSlide, draw_patients, draw_slide, draw_world
@@ -91,22 +90,16 @@ def write_phantom(slides: Iterable[PhantomSlide], out: str | Path) -> Path:
     if out.exists() and (not out.is_dir() or any(out.iterdir())):
         found = "a folder that is not empty" if out.is_dir() else "a file"
         raise ConfigError(f"{out}: {found}; a phantom needs a new or empty folder. Choose another one, or empty it.")
-    partial = out.with_name(f".{out.name}.{os.getpid()}.partial")
     try:
-        (partial / "features").mkdir(parents=True)
-        with open(partial / "labels.csv", "w", newline="", encoding="utf-8") as file:
+        with new_folder(out) as partial, open(partial / "labels.csv", "w", newline="", encoding="utf-8") as file:
+            (partial / "features").mkdir()
             table = csv.writer(file, lineterminator="\n")
             table.writerow(["slide_id", "patient_id", "label"])
             for slide in slides:
                 _write_slide(slide, partial / "features" / f"{slide.bag.slide_id}.h5")
                 table.writerow([slide.bag.slide_id, slide.patient, slide.label])
-        if out.exists():
-            out.rmdir()  # empty; a folder cannot replace another one on every system
-        os.replace(partial, out)
     except OSError as error:
         raise ConfigError(f"{out}: cannot be written ({error}). Choose a folder that is writable.") from error
-    finally:
-        shutil.rmtree(partial, ignore_errors=True)
     return out
 
 

@@ -11,11 +11,11 @@ import os
 import re
 from collections import defaultdict
 from collections.abc import Callable, Iterable, Sequence
-from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
 from ..errors import SplitError
+from ..files import replacing
 from .labels import slide_name
 from .splits import PARTS, Fold, Label, check_folds, slides_by_patient
 
@@ -294,13 +294,10 @@ def _write_table(path: Path, rows: list[list[str]], delimiter: str) -> None:
 
 
 def _write_text(path: Path, text: str) -> None:
-    temporary = path.with_name(f".{path.name}.{os.getpid()}.tmp")
     try:
-        temporary.write_text(text, encoding="utf-8", newline="\n")
-        os.replace(temporary, path)
+        with replacing(path) as temporary:
+            temporary.write_text(text, encoding="utf-8", newline="\n")
     except OSError as error:
-        with suppress(OSError):
-            temporary.unlink()
         raise SplitError(f"{path}: cannot be written ({error.strerror}). Choose a folder you can write to.") from error
 
 

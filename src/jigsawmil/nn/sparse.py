@@ -17,7 +17,8 @@ from . import kernels
 
 def neighbour_sum(x: Tensor, graph: SpatialGraph) -> Tensor:
     """sum_l w_jl x_l over neighbours and self; (patch, d) -> (patch, d)."""
-    return _NeighbourSum.apply(x.float() if x.dtype in (torch.float16, torch.bfloat16) else x, graph)
+    with torch.autocast(x.device.type, enabled=False):
+        return _NeighbourSum.apply(_at_least_single(x), graph)
 
 
 def neighbour_attention(
@@ -28,9 +29,8 @@ def neighbour_attention(
     y: (patch, head, d); s, t: (patch, head), the two halves of v . [W x_j || W x_l].
     Returns (patch, head, d) and alpha (head, edge), which carries no gradient.
     """
-    if y.dtype in (torch.float16, torch.bfloat16):  # under autocast; sums over neighbours stay in single precision
-        y, s, t = y.float(), s.float(), t.float()
-    return _NeighbourAttention.apply(y, s, t, graph, slope)
+    with torch.autocast(y.device.type, enabled=False):
+        return _NeighbourAttention.apply(*(_at_least_single(x) for x in (y, s, t)), graph, slope)
 
 
 class _NeighbourSum(torch.autograd.Function):
@@ -71,10 +71,14 @@ class _NeighbourAttention(torch.autograd.Function):
 def _sum(x: Tensor, graph: SpatialGraph) -> Tensor:
     x, weight = x.contiguous(), graph.weight.to(x.dtype)
     if x.device.type != "cpu":
-        return _csr(graph, weight) @ x
+        return sum_torch(x, graph)
     out = torch.empty_like(x)
     kernels.launch(kernels.weighted_sum, graph.indptr, graph.indices, weight, x, out)
     return out
+
+
+def sum_torch(x: Tensor, graph: SpatialGraph) -> Tensor:
+    return _csr(graph, graph.weight.to(x.dtype)) @ x
 
 
 def _attention_cpu(y: Tensor, s: Tensor, t: Tensor, graph: SpatialGraph, slope: float) -> tuple[Tensor, Tensor]:
@@ -136,6 +140,11 @@ def _csr(graph: SpatialGraph, values: Tensor) -> Tensor:
     with warnings.catch_warnings():  # "CSR support is in beta", once a process
         warnings.simplefilter("ignore", UserWarning)
         return torch.sparse_csr_tensor(graph.indptr, graph.indices, values, size, check_invariants=False)
+
+
+def _at_least_single(x: Tensor) -> Tensor:
+    """Sums over neighbours stay in single precision under autocast."""
+    return x.float() if x.dtype in (torch.float16, torch.bfloat16) else x
 
 
 def _like(value: float, y: Tensor) -> Any:

@@ -5,6 +5,7 @@ import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import asdict, dataclass, field
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -13,25 +14,31 @@ from sklearn.metrics import roc_auc_score
 from torch import Tensor
 
 from ..config import choose, require
+from ..errors import ConfigError
 from ..nn.model import Model
+from .checkpoint import load_state, save_state
 from .feed import Feed
 from .lambdas import Lambda, LambdaConfig
+
+SAVE_SECONDS = 30.0  # between two saves of a running training
+PRECISIONS = ("float32", "bfloat16", "float16")
 
 
 @dataclass(frozen=True, kw_only=True)
 class TrainConfig:
     """How a model is fitted. lr and weight_decay are the paper's; it is silent on the rest.
 
-    epochs: the most passes over the training bags; all of them where `patience` is 0.
-    patience: epochs without a better validation loss before stopping; the best epoch's weights are kept.
-    validation: share of the training patients held back for that; they are never test patients.
+    epochs: the most passes over the training bags. patience: epochs without a better validation loss before stopping;
+    0 = no validation, all epochs, the last weights. validation: share of the training patients held back for that.
+    margin: by how much (nats) a loss must fall to be better: a dozen slides cannot tell smaller gains from luck.
     batch_size: bags a step. clip: largest norm of the gradient. class_weights: weigh classes by their rarity.
-    device: auto, cpu, cuda, cuda:1, mps. precision: float32, or bfloat16 / float16 autocast where the device has it.
+    device: auto, cpu, cuda, cuda:1. precision: float32, or bfloat16 / float16 autocast where the device has it.
     """
 
-    epochs: int = 100
-    patience: int = 20
+    epochs: int = 50
+    patience: int = 10
     validation: float = 0.2
+    margin: float = 0.01
     lr: float = 1e-4
     weight_decay: float = 1e-5
     batch_size: int = 1
@@ -46,10 +53,11 @@ class TrainConfig:
             value = getattr(self, name)
             require(name, value, isinstance(value, int) and value >= least, f"a whole number of at least {least}")
         require("validation", self.validation, 0 < self.validation < 1, "a share between 0 and 1")
+        require("margin", self.margin, self.margin >= 0, "a number of at least 0")
         require("lr", self.lr, self.lr > 0, "a number above 0")
         require("weight_decay", self.weight_decay, self.weight_decay >= 0, "a number of at least 0")
         require("clip", self.clip, self.clip > 0, "a number above 0")
-        choose("precision", self.precision, ("float32", "bfloat16", "float16"))
+        choose("precision", self.precision, PRECISIONS)
 
 
 @dataclass(frozen=True)
@@ -65,13 +73,21 @@ class Epoch:
     seconds: float
 
 
-@dataclass(frozen=True)
-class History:
-    epochs: list[Epoch]
-    best: int  # the epoch whose weights were kept
+@dataclass
+class Progress:
+    """Where a training stands: all of it that is not in the model or the optimiser."""
 
-    def rows(self) -> list[dict[str, float]]:
-        return [asdict(epoch) for epoch in self.epochs]
+    epochs: list[Epoch]
+    best: int  # the epoch whose weights are kept; 0 before there is one
+    kept: dict[str, Tensor]
+
+    @property
+    def best_loss(self) -> float:
+        return self.epochs[self.best - 1].val_loss if self.best else math.inf
+
+    def stop(self, config: TrainConfig) -> bool:
+        done = len(self.epochs)
+        return done >= config.epochs or (bool(config.patience) and done - self.best >= config.patience)
 
 
 def fit(
@@ -83,58 +99,67 @@ def fit(
     *,
     seed: int,
     on_epoch: Callable[[Epoch], None] | None = None,
-) -> History:
-    """Train in place on bags of the feed. All randomness comes from (seed, epoch)."""
-    device = pick_device(config.device)
-    model.to(device).train()
-    optimiser = torch.optim.Adam(model.parameters(), config.lr, weight_decay=config.weight_decay, fused=True)
-    labels = feed.labels
-    weights = class_weights(labels[list(train)], model.config.classes) if config.class_weights else None
-    ignorant = {"ignorant_mil": math.log(model.config.classes), "ignorant_jigsaw": 2 * math.log(model.config.grid)}
-    lam = Lambda(config.lambda_, **ignorant)
-    epochs: list[Epoch] = []
-    best, kept = math.inf, None
+    state: Path | None = None,
+) -> Progress:
+    """Train in place on bags of the feed; the weights of the best epoch stay, or the last without validation bags.
 
-    for number in range(1, config.epochs + 1):
-        start = time.perf_counter()
-        generator = torch.Generator().manual_seed(_mix(seed, number))
-        with _seeded(_mix(seed, number)):
-            mil, jigsaw = _epoch(model, feed, train, labels, weights, optimiser, lam, config, generator, device)
+    All randomness comes from (seed, epoch). With `state`, a training that was cut short goes on where it last saved,
+    to the bits it would have had.
+    """
+    device = pick_device(config.device)
+    model.to(device)
+    optimiser = torch.optim.Adam(model.parameters(), config.lr, weight_decay=config.weight_decay, fused=True)
+    lam = Lambda(config.lambda_ if model.jigsaw is not None else LambdaConfig(policy="fixed", value=0.0))
+    weights = class_weights(feed.labels[list(train)], model.config.classes) if config.class_weights else None
+    progress = Progress([], 0, {})
+    if state is not None and state.exists():
+        _resume(state, model, optimiser, lam, progress)
+    saved = time.monotonic()
+
+    while not progress.stop(config):
+        start, number = time.perf_counter(), len(progress.epochs) + 1
+        with _seeded(seed, number) as generator:
+            mil, jigsaw = _pass(model, feed, train, optimiser, lam, weights, config, generator)
         weight = lam.mean
         lam.end_epoch()
-        val_loss, val_auc = evaluate(model, feed, validation, config) if validation else (math.nan, math.nan)
-        epochs.append(Epoch(number, mil, jigsaw, weight, val_loss, val_auc, time.perf_counter() - start))
+        loss, auc = evaluate(model, feed, validation, config) if validation else (math.nan, math.nan)
+        progress.epochs.append(Epoch(number, mil, jigsaw, weight, loss, auc, time.perf_counter() - start))
+        if not validation or loss < progress.best_loss - config.margin:
+            progress.best = number
+            progress.kept = {name: value.detach().clone() for name, value in model.state_dict().items()}
         if on_epoch:
-            on_epoch(epochs[-1])
-        if val_loss < best:
-            best, best_epoch = val_loss, number
-            kept = {name: value.detach().clone() for name, value in model.state_dict().items()}
-        if validation and config.patience and number - best_epoch >= config.patience:
-            break
+            on_epoch(progress.epochs[-1])
+        if state is not None and time.monotonic() - saved > SAVE_SECONDS:
+            _save(state, model, optimiser, lam, progress)
+            saved = time.monotonic()
 
-    if kept is not None:
-        model.load_state_dict(kept)
+    if not progress.best:
+        raise ConfigError(
+            "the validation loss was never a number: the training diverged. Lower lr, and look at the features."
+        )
+    model.load_state_dict(progress.kept)
     model.eval()
-    return History(epochs, best_epoch if kept is not None else len(epochs))
+    return progress
 
 
-def _epoch(
+def _pass(
     model: Model,
     feed: Feed,
     train: Sequence[int],
-    labels: Tensor,
-    weights: Tensor | None,
     optimiser: torch.optim.Optimizer,
     lam: Lambda,
+    weights: Tensor | None,
     config: TrainConfig,
     generator: torch.Generator,
-    device: torch.device,
 ) -> tuple[float, float]:
     """One pass over the training bags in random order; the mean losses."""
+    device = next(model.parameters()).device
+    model.train()
     order = [train[i] for i in torch.randperm(len(train), generator=generator).tolist()]
     steps = [order[i : i + config.batch_size] for i in range(0, len(order), config.batch_size)]
-    sums = np.zeros(2)
-    slides = 0
+    labels = feed.labels
+    mils: list[float] = []
+    jigsaws: list[float] = []
     for bags, batch in zip(steps, feed.stream(steps), strict=True):
         batch = batch.to(device)
         target = labels[bags].to(device)
@@ -142,17 +167,16 @@ def _epoch(
             output = model(batch)
             mil = model.head.loss(output.logits, target)  # (bag,)
             jigsaw = model.jigsaw_loss(batch, output, generator)  # (slide,)
+        mils += (bag_losses := mil.tolist())
+        jigsaws += (slide_losses := jigsaw.tolist())
+        lam_ = lam(batch.slide_ids, [bag_losses[bag] for bag in batch.bag_of_slide], slide_losses).to(device)
         weighted = mil if weights is None else mil * weights.to(device)[target]
-        total = weighted.mean() + (lam(batch.slide_ids).to(device) * jigsaw).mean()
+        total = weighted.mean() + (lam_ * jigsaw).mean()
         optimiser.zero_grad(set_to_none=True)
         total.backward()
         torch.nn.utils.clip_grad_norm_(model.parameters(), config.clip)
         optimiser.step()
-        mils, jigsaws = mil.tolist(), jigsaw.tolist()
-        lam.observe(batch.slide_ids, [mils[bag] for bag in batch.bag_of_slide], jigsaws)
-        sums += sum(mils), sum(jigsaws)
-        slides += len(jigsaws)
-    return float(sums[0] / len(order)), float(sums[1] / slides)
+    return float(np.mean(mils)), float(np.mean(jigsaws))
 
 
 def predict(
@@ -171,9 +195,8 @@ def predict(
 
 
 def evaluate(model: Model, feed: Feed, bags: Sequence[int], config: TrainConfig) -> tuple[float, float]:
-    """Log loss and macro AUC on some bags, in evaluation mode; nan where a class is absent."""
+    """Log loss and macro AUC on some bags, in evaluation mode."""
     probabilities = np.stack([p for p, _ in predict(model, feed, bags, config)])
-    model.train()
     labels = feed.labels[list(bags)].numpy()
     loss = -np.log(np.clip(probabilities[np.arange(len(labels)), labels], 1e-7, None)).mean()
     return float(loss), macro_auc(labels, probabilities)
@@ -182,18 +205,18 @@ def evaluate(model: Model, feed: Feed, bags: Sequence[int], config: TrainConfig)
 def macro_auc(labels: np.ndarray, probabilities: np.ndarray) -> float:
     """One-versus-rest AUC averaged over the classes present; nan where there is only one."""
     columns = [1] if probabilities.shape[1] == 2 else range(probabilities.shape[1])
-    scores = [
-        roc_auc_score(labels == c, probabilities[:, c]) for c in columns if 0 < (labels == c).sum() < len(labels)
-    ]
+    present = [c for c in columns if 0 < (labels == c).sum() < len(labels)]
+    scores = [roc_auc_score(labels == c, probabilities[:, c]) for c in present]
     return float(np.mean(scores)) if scores else math.nan
 
 
 def pick_device(name: str) -> torch.device:
-    if name != "auto":
+    if name == "auto":
+        return torch.device("cuda" if torch.cuda.is_available() else "cpu")
+    try:
         return torch.device(name)
-    if torch.cuda.is_available():
-        return torch.device("cuda")
-    return torch.device("cpu")
+    except RuntimeError as error:
+        raise ConfigError(f"device: found {name!r}, expected auto, cpu, cuda or cuda:1.") from error
 
 
 def class_weights(labels: Tensor, classes: int) -> Tensor:
@@ -206,14 +229,35 @@ def autocast(device: torch.device, precision: str) -> Any:
     return torch.autocast(device.type, getattr(torch, precision), enabled=precision != "float32")
 
 
-def _mix(seed: int, epoch: int) -> int:
-    """One seed for each epoch, so that a run can go on at any epoch with the bits it would have had."""
-    return int(np.random.SeedSequence([seed, epoch]).generate_state(1, np.uint64)[0] >> 1)
-
-
 @contextmanager
-def _seeded(seed: int) -> Iterator[None]:
-    """Dropout draws from the global generator: seed it, and leave it as it was."""
+def _seeded(seed: int, epoch: int) -> Iterator[torch.Generator]:
+    """Randomness of one epoch. Dropout draws from the global generator: seed it, and leave it as it was."""
+    mixed = int(np.random.SeedSequence([seed, epoch]).generate_state(1, np.uint64)[0] >> 1)
     with torch.random.fork_rng():
-        torch.manual_seed(seed)
-        yield
+        torch.manual_seed(mixed)
+        yield torch.Generator().manual_seed(mixed)
+
+
+def _save(path: Path, model: Model, optimiser: torch.optim.Optimizer, lam: Lambda, progress: Progress) -> None:
+    tensors = {f"model/{name}": value for name, value in model.state_dict().items()}
+    tensors |= {f"kept/{name}": value for name, value in progress.kept.items()}
+    for index, moments in optimiser.state_dict()["state"].items():
+        tensors |= {f"adam/{index}/{name}": value for name, value in moments.items()}
+    values = {"epochs": [asdict(epoch) for epoch in progress.epochs], "best": progress.best, "lambda": lam.state()}
+    save_state(path, tensors, values)
+
+
+def _resume(path: Path, model: Model, optimiser: torch.optim.Optimizer, lam: Lambda, progress: Progress) -> None:
+    tensors, values = load_state(path)
+
+    def part(prefix: str) -> dict[str, Tensor]:
+        return {name.removeprefix(prefix): value for name, value in tensors.items() if name.startswith(prefix)}
+
+    model.load_state_dict(part("model/"))
+    count = len(list(model.parameters()))
+    adam = optimiser.state_dict()
+    adam["state"] = {index: part(f"adam/{index}/") for index in range(count)}
+    optimiser.load_state_dict(adam)
+    lam.load(values["lambda"])
+    progress.epochs = [Epoch(**epoch) for epoch in values["epochs"]]
+    progress.best, progress.kept = values["best"], part("kept/")

@@ -3,8 +3,6 @@
 The `.pt` that TRIDENT writes on request holds the features alone; its coordinates stay in `patches/<slide>_patches.h5`.
 """
 
-import contextlib
-import os
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
@@ -13,6 +11,7 @@ import h5py
 import numpy as np
 
 from ...errors import FeatureError
+from ...files import replacing
 from ..bag import Bag
 from . import siblings
 from .arrays import stored_pt
@@ -103,18 +102,13 @@ def write_bag(bag: Bag, path: str | Path) -> None:
         "level0_height": None,
         "mpp": bag.mpp,
     }
-    partial = path.with_name(f".{path.name}.{os.getpid()}.partial")
     try:
         path.parent.mkdir(parents=True, exist_ok=True)
-        with h5py.File(partial, "w") as file:
+        with replacing(path) as partial, h5py.File(partial, "w") as file:
             _write(file, "features", bag.features.numpy(), {"name": bag.slide_id, "encoder": bag.encoder})
             _write(file, "coords", coords, geometry)
-        os.replace(partial, path)
     except OSError as error:
         raise FeatureError(f"{path}: cannot be written ({error}). Choose a folder that is writable.") from error
-    finally:
-        with contextlib.suppress(OSError):
-            partial.unlink()
 
 
 def _write(file: h5py.File, key: str, array: np.ndarray, attrs: Mapping[str, Any]) -> None:

@@ -1,0 +1,1 @@
+"""What a person reads: tables for the terminal and for documents, plots, and maps of attention."""

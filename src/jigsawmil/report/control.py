@@ -1,0 +1,123 @@
+"""Does place matter? A study beside the same study with the places of patches permuted within each slide."""
+
+from collections.abc import Sequence
+
+import numpy as np
+import pandas as pd
+from rich.table import Table
+from scipy.stats import norm
+
+from ..errors import StudyError
+from ..study.compare import compare_methods, holm
+from ..study.metrics import named
+from .tables import ALPHA, Column, case_of, counted, number, p_column, p_text, rows_of, signed, table_of, worded
+
+BLIND = ("abmil",)  # methods that no shuffle can touch, so no evidence about places
+
+
+def shuffle_control(
+    predictions: pd.DataFrame, shuffled: pd.DataFrame, classes: Sequence[str] | None = None
+) -> pd.DataFrame:
+    """One row a method: AUC with the true and with shuffled places, the paired tests between them, Holm over methods.
+
+    `low` and `high` bound the difference (DeLong, 95 %). nan where DeLong's test is not defined: beyond two classes.
+    """
+    methods, again = predictions["method"].unique(), shuffled["method"].unique()
+    if set(methods) != set(again):
+        raise StudyError(
+            f"Methods {named(methods)} with true places, {named(again)} with shuffled ones; expected the same. "
+            "Run what is missing."
+        )
+    pairs = []
+    for method in methods:
+        both = {"true": predictions, "shuffled": shuffled}
+        runs = [frame[frame["method"] == method].assign(method=place) for place, frame in both.items()]
+        pairs.append(compare_methods(pd.concat(runs, ignore_index=True), classes).assign(method=method))
+    control = pd.concat(pairs, ignore_index=True).rename(columns={"auc_a": "auc_true", "auc_b": "auc_shuffled"})
+    difference, z = control["difference"].astype(float), control["delong_z"].astype(float)
+    half = norm.ppf(0.975) * (difference / z.where(z != 0)).abs()  # z = 0 does not tell the standard error
+    control["low"], control["high"] = (difference - half).clip(lower=-1), (difference + half).clip(upper=1)
+    for p in ("delong_p", "t_p"):
+        control[f"{p}_holm"] = holm(control[p].astype(float))
+    order = ["method", "level", "auc_true", "auc_shuffled", "difference", "low", "high", "delong_p", "delong_p_holm"]
+    return control[[*order, "resamples", "fold_difference", "t_p", "t_p_holm"]]
+
+
+def control_table(control: pd.DataFrame, width: int = 80) -> Table:
+    """The shuffle control as a table, a row a method; `control_lines` says what it means."""
+    columns = [
+        Column("method", [str(m) for m in control["method"]], name=True),
+        Column("true\nplaces", [number(a) for a in control["auc_true"]]),
+        Column("shuffled\nplaces", [number(a) for a in control["auc_shuffled"]]),
+        Column("difference\n[95 % interval]", [_difference(row) for row in rows_of(control)]),
+        p_column("DeLong\np", control["delong_p_holm"]),
+        p_column("corrected\nt-test p", control["t_p_holm"]),
+    ]
+    table = table_of(columns, width, [])
+    methods = counted(len(control), "method")
+    note = f"p-values are Holm-adjusted for {methods} (bold: below {ALPHA}); a case is {case_of(control)}."
+    return worded(table, "AUC with the patches of each slide in their true and in shuffled places", [note])
+
+
+def control_lines(control: pd.DataFrame) -> list[str]:
+    """Does place matter in this cohort? The answer, a line a method, and what the answer rests on."""
+    rows = rows_of(control)
+    verdicts = [_verdict(row) for row in rows]
+    seeing = len(rows) - verdicts.count("blind")
+    worse = [str(row["method"]) for row, verdict in zip(rows, verdicts, strict=True) if verdict == "matters"]
+    tested, level = f"{counted(seeing, 'method')} that can see places", f"Holm-adjusted p < {ALPHA}"
+    if not seeing:
+        answer = "Not asked: no method here can see places."
+    elif worse:
+        answer = f"Yes: of {tested}, {len(worse)} lose AUC when they are shuffled ({level}): {', '.join(worse)}."
+    else:
+        answer = (
+            f"Not shown: of {tested}, none loses AUC when they are shuffled ({level}). This does not show that place "
+            "is irrelevant: its effect may be smaller than so few patients can tell, or of a kind these methods miss."
+        )
+    lines = [f"Does place matter in this cohort? {answer}"]
+    lines += [f"{row['method']}: {_control_line(row, v)}" for row, v in zip(rows, verdicts, strict=True)]
+    lines.append(
+        "DeLong's test takes the trained models as they are; part of a difference may be luck of training. The "
+        "corrected t-test allows for that, and with few folds finds only large, steady differences."
+    )
+    return lines
+
+
+def _control_line(row: pd.Series, verdict: str) -> str:
+    test, _, p = _deciding(row)
+    stated = f"{test} p {p_text(p)}" if p < 0.001 else f"{test} p = {p_text(p)}"
+    meaning = {
+        "matters": "worse without its places: place matters to it here.",
+        "misled": "better without its places: they misled it, or its training.",
+        "undefined": "no test is defined; the difference stands without its doubt.",
+        "not shown": "no effect shown.",
+        "blind": "it sees no places, so this is the noise of training.",
+    }[verdict]
+    if verdict == "not shown" and not np.isnan(row["low"]):
+        meaning = f"no effect shown; anything from {signed(row['low'])} to {signed(row['high'])} fits the data."
+    figures = f"AUC {number(row['auc_true'])} with true places, {number(row['auc_shuffled'])} with shuffled ones"
+    return f"{figures}; difference {_difference(row)}{'' if np.isnan(p) else ', ' + stated}: {meaning}"
+
+
+def _verdict(row: pd.Series) -> str:
+    _, difference, p = _deciding(row)
+    if row["method"] in BLIND:
+        return "blind"
+    if np.isnan(p):
+        return "undefined"
+    if p >= ALPHA:
+        return "not shown"
+    return "matters" if difference > 0 else "misled"
+
+
+def _deciding(row: pd.Series) -> tuple[str, float, float]:
+    """The test that decides, its difference and adjusted p: DeLong's, or the corrected t's beyond two classes."""
+    if not np.isnan(row["delong_p_holm"]):
+        return "DeLong", float(row["difference"]), float(row["delong_p_holm"])
+    return "corrected t", float(row["fold_difference"]), float(row["t_p_holm"])
+
+
+def _difference(row: pd.Series) -> str:
+    stated = signed(row["difference"])
+    return stated if np.isnan(row["low"]) else f"{stated} [{signed(row['low'])}, {signed(row['high'])}]"

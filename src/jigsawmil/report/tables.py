@@ -1,0 +1,269 @@
+"""Tables for the terminal and for documents: each figure with its doubt, and a plain word on what it means.
+
+Input are the tables of a run folder: summary.csv (one row a method) and comparisons.csv (one row a pair), with or
+without a `cohort` column. What every figure is: docs/statistics.md.
+"""
+
+from collections.abc import Iterator
+from typing import NamedTuple
+
+import numpy as np
+import pandas as pd
+from rich import box
+from rich.cells import cell_len
+from rich.table import Table
+from rich.text import Text
+
+from ..errors import StudyError
+
+ALPHA = 0.05
+FEW_FOLDS = 5  # below which the corrected t has little power (docs/statistics.md)
+CLEARLY_LOWER = 0.05  # pooled below the mean over folds: the folds' models are calibrated differently
+GAP = 2  # blanks between columns
+
+FIGURES = {  # shown in this order while there is room
+    "auc_patient": "AUC by\npatient",
+    "quadratic_kappa": "quadratic\nkappa",
+    "balanced_accuracy": "balanced\naccuracy",
+    "auprc": "AUPRC",
+    "f1": "F1",
+    "mae": "error in\ngrades",
+    "brier": "Brier",
+    "ece": "ECE",
+    "calibration_slope": "calibr.\nslope",
+    "calibration_intercept": "calibr.\nintercept",
+}
+
+
+class Column(NamedTuple):
+    header: str
+    cells: list[str]
+    optional: bool = False  # left out where the terminal is too narrow
+    name: bool = False  # a name: left-aligned, and may be broken over lines
+    bold: tuple[bool, ...] = ()  # a cell each; none where empty
+
+
+def summary_table(summary: pd.DataFrame, width: int = 80) -> Table:
+    """One row a method. width: columns of the terminal; what does not fit is left to summary.csv."""
+    summary = _grouped(summary)
+    table = table_of(_summary_columns(summary), width, _ends(summary))
+    return worded(table, "\n".join(_cohort_lines(summary)), _summary_notes(summary))
+
+
+def comparison_table(comparisons: pd.DataFrame, width: int = 80) -> Table:
+    """One row a pair of methods, the one with the higher AUC first; p-values Holm-adjusted, bold below 0.05."""
+    rows = _grouped(_higher_first(comparisons))
+    columns = [
+        *_cohort_column(rows),
+        Column("higher AUC", [str(m) for m in rows["method_a"]], name=True),
+        Column("lower AUC", [str(m) for m in rows["method_b"]], name=True),
+        Column("difference", [signed(d) for d in rows["difference"]]),
+        p_column("DeLong\np", rows["delong_p_holm"]),
+        p_column("corrected\nt-test p", rows["t_p_holm"]),
+        Column("mean of\nfolds", [signed(d) for d in rows["fold_difference"]], optional=True),
+        Column("AUCs", [f"{a:.3f}, {b:.3f}" for a, b in zip(rows["auc_a"], rows["auc_b"], strict=True)], optional=True),
+    ]
+    table = table_of(columns, width, _ends(rows))
+    title = "Differences of AUC between methods" if len(rows) else "One method: no pair to compare"
+    return worded(table, title, _comparison_notes(rows))
+
+
+def to_markdown(summary: pd.DataFrame) -> str:
+    """The summary with every figure as a Markdown table, what it rests on above and how to read it below."""
+    summary = _grouped(summary)
+    columns = _summary_columns(summary)
+    rows = [[c.header.replace("\n", " ") for c in columns], ["---" if c.name else "---:" for c in columns]]
+    rows += [list(cells) for cells in zip(*(c.cells for c in columns), strict=True)]
+    lines = ["| " + " | ".join(cell.replace("|", "\\|") for cell in row) + " |" for row in rows]
+    return "\n\n".join([*_cohort_lines(summary), "\n".join(lines), " ".join(_summary_notes(summary))]) + "\n"
+
+
+def _summary_columns(summary: pd.DataFrame) -> list[Column]:
+    _require(summary, ["method", "folds", "auc_mean", "auc_std", "auc_oof", "slides", "patients"])
+    columns = [
+        *_cohort_column(summary),
+        Column("method", [str(m) for m in summary["method"]], name=True),
+        Column("AUC,\nmean of folds", [_plus_minus(row["auc_mean"], row["auc_std"]) for row in rows_of(summary)]),
+        Column("AUC, pooled\n[95 % interval]", [_bounded(row["auc_oof"], *interval(row)) for row in rows_of(summary)]),
+    ]
+    shown = [name for name in FIGURES if name in summary and summary[name].notna().any()]
+    return columns + [Column(FIGURES[n], [number(v) for v in summary[n].astype(float)], optional=True) for n in shown]
+
+
+def interval(row: pd.Series) -> tuple[float, float]:
+    """DeLong's bounds of the pooled AUC, or the bootstrap's where there are more than two classes."""
+    kind = "auc" if pd.notna(row.get("auc_low")) else "boot"
+    return float(row.get(f"{kind}_low", np.nan)), float(row.get(f"{kind}_high", np.nan))
+
+
+def cohorts(frame: pd.DataFrame) -> Iterator[tuple[str, pd.DataFrame]]:
+    """Each cohort's name and rows, in the order of the table; one nameless cohort where none is named."""
+    if "cohort" not in frame:
+        yield "", frame
+        return
+    for name, rows in frame.groupby("cohort", sort=False):
+        yield str(name), rows
+
+
+def cohort_line(name: str, rows: pd.DataFrame) -> str:
+    """What one cohort's figures are of: positive class, slides, patients, folds."""
+    positive = rows["positive"].iloc[0] if "positive" in rows else None
+    of = "each class against the rest" if pd.isna(positive) else f"positive class {positive}"
+    cases = f"{counted(rows['slides'], 'slide')} of {counted(rows['patients'], 'patient')}"
+    runs = counted(rows["folds"], "fold") + (f" x {rows['seeds'].max()} seeds" if _seeds(rows) > 1 else "")
+    return (f"{name}: " if name else "") + f"{of}; {cases}; {runs}"
+
+
+def _cohort_lines(summary: pd.DataFrame) -> list[str]:
+    return [cohort_line(name, rows) for name, rows in cohorts(summary)]
+
+
+def _summary_notes(summary: pd.DataFrame) -> list[str]:
+    over = "test folds and seeds" if _seeds(summary) > 1 else "test folds"
+    notes = [
+        f"Mean of folds: ± is the standard deviation over {over}, not a standard error. Pooled: all out-of-fold "
+        f"predictions together, with {' and '.join(_interval_names(summary))}."
+    ]
+    undefined = int(summary["undefined_folds"].max()) if "undefined_folds" in summary else 0
+    if undefined:
+        notes.append(f"Up to {counted(undefined, 'test fold')} without all classes left out of the mean.")
+    lower = summary.loc[summary["auc_mean"] - summary["auc_oof"] > CLEARLY_LOWER, "method"]
+    if len(lower):
+        notes.append(
+            f"Pooled far below the folds for {', '.join(dict.fromkeys(map(str, lower)))}: its folds are calibrated "
+            "differently; quote the mean of folds, and compare by the corrected t-test."
+        )
+    return notes
+
+
+def _interval_names(summary: pd.DataFrame) -> list[str]:
+    delong = summary["auc_low"].notna() if "auc_low" in summary else pd.Series(False, summary.index)
+    names = ["DeLong's interval"] * bool(delong.any()) + ["a bootstrap interval over patients"] * (not delong.all())
+    return [f"{names[0]} (two classes)", f"{names[1]} (more)"] if len(names) == 2 else names
+
+
+def _comparison_notes(rows: pd.DataFrame) -> list[str]:
+    if rows.empty:
+        return []
+    folds = int(rows["resamples"].max())
+    pairs = max(len(part) for _, part in cohorts(rows))
+    notes = [
+        f"p-values are Holm-adjusted for {counted(pairs, 'pair')} (bold: below {ALPHA}); a case is {case_of(rows)}.",
+        "DeLong: do these trained models differ on new patients?",
+        f"Corrected t-test (Nadeau and Bengio, {counted(folds, 'test fold')}): do the methods differ when trained anew?",
+    ]
+    if folds < FEW_FOLDS:
+        notes.append(f"With {counted(folds, 'fold')} the latter finds only large, steady differences.")
+    return [*notes, f"A p above {ALPHA} does not show that two methods are equal."]
+
+
+def _higher_first(comparisons: pd.DataFrame) -> pd.DataFrame:
+    needed = ["method_a", "method_b", "level", "auc_a", "auc_b", "difference", "delong_p_holm", "t_p_holm"]
+    _require(comparisons, [*needed, "resamples", "fold_difference"])
+    rows, swap = comparisons.copy(), comparisons["difference"].astype(float) < 0
+    for a, b in (("method_a", "method_b"), ("auc_a", "auc_b")):
+        rows[a], rows[b] = comparisons[a].where(~swap, comparisons[b]), comparisons[b].where(~swap, comparisons[a])
+    for name in ("difference", "fold_difference"):
+        rows[name] = comparisons[name].astype(float).where(~swap, -comparisons[name].astype(float))
+    return rows
+
+
+def table_of(columns: list[Column], width: int, ends: list[int]) -> Table:
+    """A table of at most `width`: optional columns while they fit, then names broken over lines."""
+    room = width - sum(_width(c) + GAP for c in columns if not c.optional) + GAP
+    table = Table(box=box.SIMPLE_HEAD, show_edge=False, pad_edge=False, padding=(0, 0, 0, 1))
+    table.title_justify = table.caption_justify = "left"
+    table.title_style = table.caption_style = ""
+    kept = []
+    for column in columns:
+        if column.optional:
+            room -= _width(column) + GAP
+            if room < 0:
+                break
+        kept.append(column)
+        if column.name:
+            table.add_column(Text(column.header), overflow="fold")
+        else:
+            table.add_column(Text(column.header), justify="right", overflow="ellipsis", no_wrap=True)
+    for row in range(len(columns[0].cells)):
+        cells = [Text(c.cells[row], "bold" if c.bold and c.bold[row] else "") for c in kept]
+        table.add_row(*cells, end_section=row in ends)
+    return table
+
+
+def worded(table: Table, title: str, notes: list[str]) -> Table:
+    """Text, not markup: a class may be called [red]."""
+    table.title, table.caption = Text(title, "bold"), Text(" ".join(notes), "dim")
+    return table
+
+
+def p_column(header: str, values: pd.Series) -> Column:
+    return Column(header, [p_text(p) for p in values], bold=tuple(p < ALPHA for p in values))
+
+
+def _width(column: Column) -> int:
+    return max(cell_len(line) for line in [*column.header.split("\n"), *column.cells])
+
+
+def _grouped(frame: pd.DataFrame) -> pd.DataFrame:
+    """The rows of a cohort beside each other."""
+    return pd.concat([rows for _, rows in cohorts(frame)]) if len(frame) else frame
+
+
+def _cohort_column(frame: pd.DataFrame) -> list[Column]:
+    """Names of cohorts, each at its first row, where there are several."""
+    sizes = [(name, len(rows)) for name, rows in cohorts(frame)]
+    if len(sizes) < 2:
+        return []
+    return [Column("cohort", [cell for name, n in sizes for cell in (name, *[""] * (n - 1))], name=True)]
+
+
+def _ends(frame: pd.DataFrame) -> list[int]:
+    """Numbers of the rows that end a cohort."""
+    return (np.cumsum([len(rows) for _, rows in cohorts(frame)]) - 1).tolist()
+
+
+def rows_of(frame: pd.DataFrame) -> list[pd.Series]:
+    return [row for _, row in frame.iterrows()]
+
+
+def _require(frame: pd.DataFrame, columns: list[str]) -> None:
+    if missing := [c for c in columns if c not in frame]:
+        raise StudyError(f"Column {', '.join(missing)} missing from the table of results. Run the study again.")
+
+
+def case_of(frame: pd.DataFrame) -> str:
+    level = " or ".join(dict.fromkeys(map(str, frame["level"])))
+    return f"a {level}".replace("slide, clustered", "slide, those of a patient taken together")
+
+
+def _seeds(frame: pd.DataFrame) -> int:
+    return int(frame["seeds"].max()) if "seeds" in frame else 1
+
+
+def counted(n: "int | pd.Series[int]", noun: str) -> str:
+    """`1 fold`, `3 folds`, or `3 to 5 folds` where rows differ."""
+    low, high = (n, n) if isinstance(n, int) else (int(n.min()), int(n.max()))
+    return (f"{high:,}" if low == high else f"{low:,} to {high:,}") + f" {noun}" + ("s" if high != 1 else "")
+
+
+def p_text(p: float) -> str:
+    if np.isnan(p):
+        return "-"
+    return "<0.001" if p < 0.001 else f"{p:.3f}"
+
+
+def number(value: float) -> str:
+    return "-" if np.isnan(value) else f"{value:.3f}"
+
+
+def signed(value: float) -> str:
+    return "-" if np.isnan(value) else f"{value:+.3f}"
+
+
+def _plus_minus(mean: float, std: float) -> str:
+    return number(mean) if np.isnan(std) else f"{mean:.3f} ± {std:.3f}"
+
+
+def _bounded(value: float, low: float, high: float) -> str:
+    return number(value) if np.isnan(low) else f"{value:.3f} [{low:.3f}, {high:.3f}]"

@@ -1,0 +1,119 @@
+"""What training leaves on disk: safetensors and JSON, never a pickle, and never half a file."""
+
+import json
+import math
+import platform
+import subprocess
+from dataclasses import asdict, dataclass
+from importlib.metadata import version
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import torch
+from safetensors import SafetensorError, safe_open
+from safetensors.torch import load_file, save_file
+
+from ..config import GraphConfig, from_mapping
+from ..errors import ConfigError, StudyError
+from ..files import replacing
+from ..nn.model import Model, ModelConfig
+
+WEIGHTS, CARD = "model.safetensors", "model.json"
+
+
+@dataclass(frozen=True, kw_only=True)
+class ModelCard:
+    """Everything needed to apply a model to new slides, and to know where it came from."""
+
+    model: ModelConfig
+    graph: GraphConfig
+    classes: tuple[str, ...]
+    encoder: str | None = None  # what made the features
+    level: str = "slide"  # what was pooled into one prediction
+    training: dict[str, Any] | None = None  # settings, cohort, best epoch
+    origin: dict[str, Any] | None = None  # versions and commit
+
+
+def save_model(folder: Path, model: Model, card: ModelCard) -> None:
+    """Write the two files into a folder, which is made; each appears whole."""
+    folder.mkdir(parents=True, exist_ok=True)
+    weights = {name: value.detach().cpu().contiguous() for name, value in model.state_dict().items()}
+    with replacing(folder / WEIGHTS) as temporary:
+        save_file(weights, temporary)
+    write_json(folder / CARD, {"format": 1, **asdict(card)})
+
+
+def load_model(folder: str | Path) -> tuple[Model, ModelCard]:
+    """A model and its card; needs nothing but the package."""
+    folder = Path(folder)
+    missing = [name for name in (WEIGHTS, CARD) if not (folder / name).is_file()]
+    if missing:
+        raise StudyError(
+            f"{folder}: no {' and no '.join(missing)} in it. Give the folder that `jigsawmil train --out` wrote, "
+            "or a job's folder of a run."
+        )
+    try:
+        values = json.loads((folder / CARD).read_text())
+        if values.pop("format", None) != 1:
+            raise StudyError(f"{folder / CARD}: expected format 1. The model was written by another version.")
+        card = ModelCard(
+            **{
+                **values,
+                "model": from_mapping(ModelConfig, values["model"], CARD),
+                "graph": from_mapping(GraphConfig, values["graph"], CARD),
+                "classes": tuple(values["classes"]),
+            }
+        )
+        model = Model(card.model)
+        model.load_state_dict(load_file(folder / WEIGHTS))
+    except (ValueError, KeyError, TypeError, ConfigError, SafetensorError, RuntimeError) as error:
+        raise StudyError(f"{folder}: not a model of this program ({error}). Train it again.") from error
+    return model.eval(), card
+
+
+def save_state(path: Path, tensors: dict[str, torch.Tensor], values: dict[str, Any]) -> None:
+    """A running training, in one file."""
+    with replacing(path) as temporary:
+        flat = {name: value.detach().cpu().contiguous() for name, value in tensors.items()}
+        save_file(flat, temporary, metadata={"state": json.dumps(values)})
+
+
+def load_state(path: Path) -> tuple[dict[str, torch.Tensor], dict[str, Any]]:
+    with safe_open(path, framework="pt") as file:
+        values = json.loads(file.metadata()["state"])
+    return load_file(path), values
+
+
+def origin() -> dict[str, Any]:
+    """Versions, commit and machine."""
+    here = Path(__file__).parent
+    command = ["git", "-C", str(here), "rev-parse", "HEAD"]
+    try:
+        commit = subprocess.run(command, capture_output=True, text=True, timeout=10, check=True).stdout.strip()
+    except (OSError, subprocess.SubprocessError):
+        commit = None  # installed, not checked out
+    return {
+        "jigsawmil": version("jigsawmil"),
+        "commit": commit,
+        "python": platform.python_version(),
+        "torch": torch.__version__,
+        "numpy": np.__version__,
+        "machine": platform.platform(),
+        "threads": torch.get_num_threads(),
+    }
+
+
+def write_json(path: Path, values: dict[str, Any]) -> None:
+    with replacing(path) as temporary:
+        temporary.write_text(json.dumps(_plain(values), indent=2) + "\n")
+
+
+def _plain(value: Any) -> Any:
+    """JSON knows no NaN: null instead."""
+    if isinstance(value, dict):
+        return {key: _plain(item) for key, item in value.items()}
+    if isinstance(value, list | tuple):
+        return [_plain(item) for item in value]
+    return None if isinstance(value, float) and not math.isfinite(value) else value
+

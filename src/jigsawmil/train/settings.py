@@ -1,0 +1,77 @@
+"""Everything a person may set about a method, flat: what a study file, the command line and Python share."""
+
+from dataclasses import asdict, dataclass, fields
+from typing import Any
+
+from ..config import GraphConfig, choose
+from ..nn.model import METHODS, ModelConfig
+from .fit import TrainConfig
+from .lambdas import LambdaConfig, parse_lambda
+
+
+@dataclass(frozen=True, kw_only=True)
+class Settings:
+    """One method with its options; see `ModelConfig`, `GraphConfig`, `TrainConfig` and `LambdaConfig` for each.
+
+    lambda_: a number, `em`, `em-per-slide` or `balanced`; lambda_a, lambda_b, lambda_every for the EM rule.
+    graph: knn or radius. level: what is pooled into one prediction, a slide or all slides of a patient.
+    """
+
+    method: str = "graph-abmil+jigsaw"
+    level: str = "slide"
+    graph: str = "knn"
+    k: int = 50
+    radius: float = 500.0
+    sigma: str | float = "max-knn"
+    conv: str = "gat"
+    hidden: int = 256
+    layers: int = 2
+    heads: int = 1
+    attention_dim: int = 128
+    gated: bool = False
+    dropout: float = 0.0
+    jigsaw: str = "position"
+    grid: int = 10
+    share: float = 0.9
+    lambda_: str | float = "em"
+    lambda_a: float = 1.0
+    lambda_b: float = 1.0
+    lambda_every: int = 1
+    epochs: int = 50
+    patience: int = 10
+    validation: float = 0.2
+    margin: float = 0.01
+    lr: float = 1e-4
+    weight_decay: float = 1e-5
+    batch_size: int = 1
+    clip: float = 5.0
+    class_weights: bool = False
+    device: str = "auto"
+    precision: str = "float32"
+
+    def __post_init__(self) -> None:
+        choose("level", self.level, ("slide", "patient"))
+        self.model_config(in_dim=1, task="binary", classes=2)  # refuse what is impossible before anything runs
+        self.graph_config()
+        self.train_config()
+
+    def model_config(self, in_dim: int, task: str, classes: int) -> ModelConfig:
+        return ModelConfig(in_dim=in_dim, task=task, classes=classes, **self._shared(ModelConfig))
+
+    def graph_config(self) -> GraphConfig:
+        return GraphConfig(kind=self.graph, k=self.k, radius=self.radius, sigma=self.sigma)
+
+    def train_config(self) -> TrainConfig:
+        chosen = parse_lambda(self.lambda_)
+        prior = {"a": self.lambda_a, "b": self.lambda_b, "every": self.lambda_every}
+        lambda_ = LambdaConfig(policy=chosen.policy, value=chosen.value, **prior)
+        return TrainConfig(**{**self._shared(TrainConfig), "lambda_": lambda_})
+
+    @property
+    def needs_graph(self) -> bool:
+        return METHODS[self.method].graph
+
+    def _shared(self, config: type) -> dict[str, Any]:
+        """Own values of the fields that another config has too."""
+        names = {field.name for field in fields(config)}
+        return {name: value for name, value in asdict(self).items() if name in names}
