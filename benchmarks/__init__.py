@@ -1,0 +1,65 @@
+"""Speed and memory against real peers; README.md says what is compared. Here: what every benchmark writes down."""
+
+import datetime
+import importlib.metadata
+import os
+import platform
+import subprocess
+from pathlib import Path
+from typing import Any
+
+ROOT = Path(__file__).parent.parent
+PACKAGES = ("jigsawmil", "torch", "numpy", "scipy", "numba", "torchmil", "torch_geometric")
+
+
+def provenance() -> dict[str, Any]:
+    """Commit, machine and versions that the figures belong to."""
+
+    def git(*args: str) -> str | None:
+        try:
+            run = subprocess.run(["git", *args], cwd=ROOT, capture_output=True, text=True, check=True)
+        except (OSError, subprocess.CalledProcessError):
+            return None
+        return run.stdout.strip()
+
+    changes = git("status", "--porcelain", "--", "src", "benchmarks", ":!benchmarks/results")
+    models = [line.split(":")[1].strip() for line in _lines("/proc/cpuinfo") if line.startswith("model name")]
+    return {
+        "date": datetime.datetime.now(datetime.UTC).isoformat(timespec="seconds"),
+        "commit": git("rev-parse", "HEAD"),
+        "dirty": None if changes is None else bool(changes),
+        "machine": {
+            "cpu": models[0] if models else platform.processor(),
+            "cores": os.cpu_count(),
+            "memory": os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES"),
+            "system": f"{platform.system()} {platform.machine()}",
+            "load": os.getloadavg()[0],  # before the first step; well above 0 means that others were at work
+        },
+        "versions": {"python": platform.python_version(), **{name: _version(name) for name in PACKAGES}},
+    }
+
+
+def _lines(path: str) -> list[str]:
+    """Of a file that only Linux has."""
+    return Path(path).read_text().splitlines() if Path(path).exists() else []
+
+
+def _version(package: str) -> str | None:
+    try:
+        return importlib.metadata.version(package)
+    except importlib.metadata.PackageNotFoundError:
+        return None
+
+
+def free_memory() -> float:
+    """Bytes that can be taken without swapping; unlimited where the system does not say."""
+    lines = [line for line in _lines("/proc/meminfo") if line.startswith("MemAvailable")]
+    return float(lines[0].split()[1]) * 1024 if lines else float("inf")
+
+
+def write(path: Path, text: str) -> None:
+    """Whole or not at all."""
+    path.parent.mkdir(parents=True, exist_ok=True)
+    unfinished = path.with_name(path.name + ".part")
+    unfinished.write_text(text + "\n")
+    os.replace(unfinished, path)
