@@ -1,12 +1,13 @@
 """Everything a person may set about a method, flat: what a study file, the command line and Python share."""
 
+import dataclasses
 from dataclasses import asdict, dataclass, fields
 from typing import Any
 
 from ..config import GraphConfig, choose
 from ..nn.model import METHODS, ModelConfig
 from .fit import TrainConfig
-from .lambdas import LambdaConfig, parse_lambda
+from .lambdas import parse_lambda
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -62,9 +63,9 @@ class Settings:
         return GraphConfig(kind=self.graph, k=self.k, radius=self.radius, sigma=self.sigma)
 
     def train_config(self) -> TrainConfig:
-        chosen = parse_lambda(self.lambda_)
-        prior = {"a": self.lambda_a, "b": self.lambda_b, "every": self.lambda_every}
-        lambda_ = LambdaConfig(policy=chosen.policy, value=chosen.value, **prior)
+        lambda_ = dataclasses.replace(
+            parse_lambda(self.lambda_), a=self.lambda_a, b=self.lambda_b, every=self.lambda_every
+        )
         return TrainConfig(**{**self._shared(TrainConfig), "lambda_": lambda_})
 
     @property

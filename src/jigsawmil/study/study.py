@@ -1,0 +1,287 @@
+"""A study: cohorts x variants x folds x seeds, expanded to jobs, run, and gathered into tables."""
+
+import json
+import tomllib
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import pandas as pd
+
+from ..cohort.cohort import Cohort
+from ..cohort.split_files import read_splits, write_folds
+from ..cohort.splits import Fold, check_folds, make_folds
+from ..config import GraphConfig, choose, from_mapping, require
+from ..errors import ConfigError, JigsawmilError, StudyError
+from ..files import replacing
+from ..train.checkpoint import origin, write_json
+from ..train.settings import Settings
+from .compare import compare_methods, summarise
+from .executors import Event, Listener, run_local
+from .run import CohortSpec, Job, check_patients, fingerprint
+
+COHORT_KEYS = (
+    "labels", "features", "slide_column", "patient_column", "label_column", "site_column", "slide_table", "sheet",
+    "positive", "ordinal", "mpp", "patch_size", "unit", "skip_missing", "splits",
+)  # fmt: skip
+PATHS = ("labels", "features", "slide_table", "splits")
+
+
+@dataclass(frozen=True, kw_only=True)
+class Study:
+    """What is run. `splits`: a cohort's own folds from a file. by_site: folds keep the slides of a site together."""
+
+    cohorts: Mapping[str, CohortSpec]
+    variants: Mapping[str, Settings]
+    folds: int = 3
+    seeds: tuple[int, ...] = (0,)
+    splits: Mapping[str, str] = field(default_factory=dict)
+    by_site: bool = False
+    shuffle_control: bool = False
+    attention: bool = False
+    memory_gb: float = 4.0
+
+    def __post_init__(self) -> None:
+        require("cohorts", list(self.cohorts), len(self.cohorts) > 0, "at least one")
+        require("variants", list(self.variants), len(self.variants) > 0, "at least one")
+        require("folds", self.folds, isinstance(self.folds, int) and self.folds >= 2, "a whole number of at least 2")
+        require("seeds", self.seeds, len(self.seeds) > 0 and len(set(self.seeds)) == len(self.seeds), "distinct seeds")
+        require("memory_gb", self.memory_gb, self.memory_gb >= 0, "a number of at least 0")
+        for name in [*self.cohorts, *self.variants]:
+            fine = name and name == name.strip(". ") and not set(name) & set('/\\:*?"<>|')
+            require("name", name, bool(fine), "one that can be a folder's")
+
+
+@dataclass(frozen=True)
+class Result:
+    """The tables of a run, and what failed: job -> why."""
+
+    predictions: pd.DataFrame
+    summary: pd.DataFrame
+    comparisons: pd.DataFrame
+    failed: Mapping[str, str]
+    left_out: pd.DataFrame
+
+
+def read_study(path: str | Path) -> Study:
+    """A study from TOML; paths in it are relative to the file. An unknown key is an error that names it."""
+    path = Path(path)
+    try:
+        values = tomllib.loads(path.read_text())
+    except FileNotFoundError as error:
+        raise ConfigError(f"{path}: no such study file.") from error
+    except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
+        raise ConfigError(f"{path}: not a TOML file ({error}).") from error
+    tables = {key: values.pop(key, {}) for key in ("cohorts", "variants", "defaults")}
+    for key in values:
+        choose(f"{path.name}: key", key, ("cohorts", "variants", "defaults", *_STUDY_KEYS))
+    cohorts, splits = {}, {}
+    for name, table in tables["cohorts"].items():
+        for key in table:
+            choose(f"{path.name}: cohorts.{name}: key", key, COHORT_KEYS)
+        table = {key: str(path.parent / value) if key in PATHS else value for key, value in table.items()}
+        if "splits" in table:
+            splits[name] = table.pop("splits")
+        cohorts[name] = cohort_spec(table, f"{path.name}: cohorts.{name}")
+    variants = {}
+    for name, table in tables["variants"].items():
+        table = {"method": name, **tables["defaults"], **table}
+        variants[name] = make_settings(table, f"{path.name}: variants.{name}")
+    if "seeds" in values:
+        values["seeds"] = tuple(values["seeds"])
+    return Study(cohorts=cohorts, variants=variants, splits=splits, **values)
+
+
+_STUDY_KEYS = ("folds", "seeds", "by_site", "shuffle_control", "attention", "memory_gb")
+
+
+def make_settings(values: Mapping[str, Any], where: str = "settings") -> Settings:
+    """Settings from a flat table; `lambda` is spelt as people spell it."""
+    known = {("lambda_" if key == "lambda" else key): value for key, value in values.items()}
+    return from_mapping(Settings, known, where)
+
+
+def cohort_spec(values: Mapping[str, Any], where: str = "cohort") -> CohortSpec:
+    options = dict(values)
+    missing = [key for key in ("labels", "features") if key not in options]
+    if missing:
+        raise ConfigError(f"{where}: no {' and no '.join(missing)}; expected a label table and a folder of features.")
+    labels, features = str(options.pop("labels")), str(options.pop("features"))
+    return CohortSpec(labels, features, tuple(sorted((k, v) for k, v in options.items() if v is not None)))
+
+
+def run_study(
+    study: Study,
+    out: str | Path,
+    *,
+    processes: int = 1,
+    listen: Listener = lambda event: None,
+    on_plan: Callable[[list[Job], int], None] = lambda jobs, done: None,
+) -> Result:
+    """Do what is missing in the folder `out`, then gather its tables."""
+    out = Path(out)
+    jobs, cohorts = plan(study, out, processes)
+    refuse_other_settings(jobs)
+    missing = [job for job in jobs if not job.done]
+    on_plan(jobs, len(jobs) - len(missing))
+    failed: dict[str, str] = {}
+
+    def note(event: Event) -> None:
+        if event.error is not None:
+            failed[event.job.name] = event.error
+        listen(event)
+
+    run_local(missing, processes, note)
+    if len(failed) == len(jobs):
+        raise StudyError(f"every job failed; the first, {jobs[0].name}:\n{next(iter(failed.values()))}")
+    return gather(out, jobs, cohorts, failed)
+
+
+def plan(study: Study, out: Path, processes: int = 1) -> tuple[list[Job], dict[str, Cohort]]:
+    """Read the cohorts, make or reuse the folds, and list every job of the study in the order of running."""
+    cohorts = {name: spec.read() for name, spec in study.cohorts.items()}
+    try:
+        (out / "jobs").mkdir(parents=True, exist_ok=True)
+    except OSError as error:
+        raise StudyError(f"{out}: cannot be written ({error.strerror}). Choose another --out.") from error
+    jobs = []
+    for name, cohort in cohorts.items():
+        if any(settings.level == "patient" for settings in study.variants.values()):
+            check_patients(cohort)
+        folds = {seed: _folds(study, name, cohort, seed, out) for seed in study.seeds}
+        mark = fingerprint(cohort)
+        for shuffled in (False, True) if study.shuffle_control else (False,):
+            for variant, settings in study.variants.items():
+                for seed in study.seeds:
+                    for number, fold in enumerate(folds[seed]):
+                        jobs.append(
+                            Job(
+                                cohort=name,
+                                source=study.cohorts[name],
+                                fingerprint=mark,
+                                variant=variant,
+                                settings=settings,
+                                graph=_graph_for(settings, study.variants.values()),
+                                fold=number,
+                                split=fold,
+                                seed=seed,
+                                shuffled=shuffled,
+                                attention=study.attention and not shuffled,
+                                memory_gb=study.memory_gb / max(1, processes),
+                                folder=job_folder(out, name, variant, seed, number, shuffled),
+                            )
+                        )
+    return jobs, cohorts
+
+
+def job_folder(out: Path, cohort: str, variant: str, seed: int, fold: int, shuffled: bool) -> Path:
+    root = out / "control" / "jobs" if shuffled else out / "jobs"
+    return root / cohort / variant / f"seed{seed}-fold{fold}"
+
+
+def refuse_other_settings(jobs: Sequence[Job]) -> None:
+    """Results of other settings, folds or labels are never mixed with these."""
+    for job in jobs:
+        if not job.done:
+            continue
+        found, wanted = json.loads((job.folder / "job.json").read_text())["spec"], job.spec
+        keys = [key for key in wanted if found.get(key) != wanted[key]]
+        if keys:
+            changed = ", ".join(f"{key} was {found.get(key)!r}, is {wanted[key]!r}" for key in keys)
+            raise StudyError(
+                f"{job.folder} holds results of other settings ({changed}). Give another --out, or remove that folder."
+            )
+
+
+def gather(out: Path, jobs: Sequence[Job], cohorts: Mapping[str, Cohort], failed: Mapping[str, str]) -> Result:
+    """Tables from the job folders, written into the run folder; the control's into `control`."""
+    tables = _write_tables(out, [job for job in jobs if not job.shuffled], cohorts)
+    control = [job for job in jobs if job.shuffled]
+    if control:
+        _write_tables(out / "control", control, cohorts)
+    rows = [
+        {"cohort": name, "name": entry.name, "reason": entry.reason}
+        for name, cohort in cohorts.items()
+        for entry in cohort.left_out
+    ]
+    left_out = pd.DataFrame(rows, columns=["cohort", "name", "reason"])
+    _write_csv(left_out, out / "left_out.csv")
+    plans = {"jobs": len(jobs), "failed": dict(failed), "origin": origin()}
+    classes = {name: list(cohort.classes) for name, cohort in cohorts.items()}
+    write_json(out / "study.json", {"format": 1, **plans, "classes": classes})
+    return Result(*tables, failed, left_out)
+
+
+def _write_tables(
+    out: Path, jobs: Sequence[Job], cohorts: Mapping[str, Cohort]
+) -> tuple[pd.DataFrame, pd.DataFrame, pd.DataFrame]:
+    predictions, summaries, comparisons = [], [], []
+    for name, cohort in cohorts.items():
+        mine = [job for job in jobs if job.cohort == name and job.done]
+        if not mine:
+            continue
+        table = pd.concat([_predictions(job) for job in mine], ignore_index=True)
+        complete = _complete(table, mine)
+        summaries.append(summarise(complete, cohort.classes, cohort.task).assign(cohort=name))
+        if complete["method"].nunique() > 1:
+            comparisons.append(compare_methods(complete, cohort.classes).assign(cohort=name))
+        predictions.append(table if len(cohorts) == 1 else table.assign(cohort=name))
+    tables = [pd.concat(t, ignore_index=True) if t else pd.DataFrame() for t in (predictions, summaries, comparisons)]
+    for table, file in zip(tables, ("predictions.csv", "summary.csv", "comparisons.csv"), strict=True):
+        _write_csv(table, out / file)
+    return tables[0], tables[1], tables[2]
+
+
+def _predictions(job: Job) -> pd.DataFrame:
+    table = pd.read_csv(job.folder / "predictions.csv", dtype={"slide_id": str, "patient_id": str, "label": str})
+    table.insert(0, "seed", job.seed)
+    table.insert(0, "fold", job.fold)
+    table.insert(0, "method", job.variant)
+    return table
+
+
+def _complete(table: pd.DataFrame, jobs: Sequence[Job]) -> pd.DataFrame:
+    """Only methods all of whose jobs are done are compared: others would be judged on other slides."""
+    count = pd.Series([job.variant for job in jobs]).value_counts()
+    whole = count[count == count.max()].index
+    return table[table["method"].isin(whole)]
+
+
+def _write_csv(table: pd.DataFrame, path: Path) -> None:
+    path.parent.mkdir(parents=True, exist_ok=True)
+    with replacing(path) as temporary:
+        table.to_csv(temporary, index=False)
+
+
+def _graph_for(settings: Settings, variants: Iterable[Settings]) -> GraphConfig | None:
+    """Methods without a graph share the slides prepared for those with one, so that slides are read once."""
+    if settings.needs_graph:
+        return settings.graph_config()
+    kin = [v for v in variants if v.needs_graph and (v.grid, v.level) == (settings.grid, settings.level)]
+    return kin[0].graph_config() if kin else None
+
+
+def _folds(study: Study, name: str, cohort: Cohort, seed: int, out: Path) -> list[Fold]:
+    """The folds of a cohort: those of the run, of a given file, or new ones, which are saved."""
+    ids, patients = list(cohort.slide_ids), list(cohort.patients)
+    single = len(study.cohorts) == 1 and len(study.seeds) == 1
+    path = out / ("folds.json" if single else f"folds-{name}-seed{seed}.json")
+    if path.exists():
+        folds = read_splits(path, ids, patients)
+        if name not in study.splits and len(folds) != study.folds:
+            raise StudyError(f"{path} has {len(folds)} folds, the study asks for {study.folds}. Give another --out.")
+        return folds
+    if name in study.splits:
+        folds = read_splits(study.splits[name], ids, patients)
+        check_folds(folds, ids, patients)
+    else:
+        sites = list(cohort.sites) if study.by_site else None
+        if study.by_site and not all(cohort.sites):
+            raise JigsawmilError(
+                f"{name}: by_site, but the site of some slides is unknown. Name its column (site_column); TCGA "
+                "barcodes carry it."
+            )
+        folds = make_folds(ids, patients, list(cohort.labels), folds=study.folds, seed=seed, sites=sites)
+    write_folds(folds, path, ids, patients, seed=seed)
+    return folds
