@@ -10,7 +10,20 @@ from scipy.stats import norm
 from ..errors import StudyError
 from ..study.compare import compare_methods, holm
 from ..study.metrics import named
-from .tables import ALPHA, Column, case_of, counted, number, p_column, p_text, rows_of, signed, table_of, worded
+from .tables import (
+    ALPHA,
+    Column,
+    case_of,
+    counted,
+    number,
+    one_cohort,
+    p_column,
+    p_text,
+    rows_of,
+    signed,
+    table_of,
+    worded,
+)
 
 BLIND = ("abmil",)  # methods that no shuffle can touch, so no evidence about places
 
@@ -22,6 +35,8 @@ def shuffle_control(
 
     `low` and `high` bound the difference (DeLong, 95 %). nan where DeLong's test is not defined: beyond two classes.
     """
+    one_cohort(predictions)
+    one_cohort(shuffled)
     methods, again = predictions["method"].unique(), shuffled["method"].unique()
     if set(methods) != set(again):
         raise StudyError(

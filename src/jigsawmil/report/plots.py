@@ -4,7 +4,6 @@ Each `*_plot` writes a file (.png, .pdf or .svg) made from the `*_figure` beside
 read or changed, and the same input gives the same bytes.
 """
 
-import os
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from math import ceil
@@ -23,9 +22,10 @@ from scipy.spatial import cKDTree
 from scipy.stats import rankdata
 
 from ..errors import StudyError
+from ..files import replacing
 from ..study.compare import summarise
 from ..study.metrics import Floats, named, roc_points
-from .tables import cohort_line, cohorts, interval
+from .tables import cohort_line, cohorts, interval, one_cohort
 
 Dash = Literal["-", "--", ":", "-."]
 Map = tuple[str, Floats, Floats, float | None]  # title, coords (N, 2), attention (N,), patch_size
@@ -92,7 +92,10 @@ def attention_maps(items: Sequence[Map], path: str | Path) -> None:
 def roc_figure(predictions: pd.DataFrame, classes: Sequence[str]) -> Figure:
     panels = _one_against_rest(predictions, [str(c) for c in classes])
     styles = method_styles(predictions["method"].astype(str))
-    longest = max(map(len, styles))
+    slides = predictions.groupby(predictions["method"].astype(str))["slide_id"].nunique()
+    most = slides.max()  # a method some of whose folds failed has fewer
+    shown = {m: m if slides[m] == most else f"{m} ({slides[m]} of {most} slides)" for m in styles}
+    longest = max(map(len, shown.values()))
     columns = min(3, len(panels))
     rows = ceil(len(panels) / columns)
     # a legend of that many characters in a monospaced font of 8 points, below the curves that it would hide
@@ -109,7 +112,7 @@ def roc_figure(predictions: pd.DataFrame, classes: Sequence[str]) -> Figure:
             points = roc_points(*_pooled(table, method, names[1]))
             area, low, high = figures.loc[method, ["auc_oof", "auc_low", "auc_high"]]
             stated = "a class is missing" if np.isnan(area) else f"{area:.3f} [{low:.3f}, {high:.3f}]"
-            label = f"{method:<{longest}}  {stated}"
+            label = f"{shown[method]:<{longest}}  {stated}"
             ax.plot(points.fpr, points.tpr, color=colour, linestyle=dash, linewidth=1.6, label=label)
         ax.plot([0, 1], [0, 1], color=GREY, linewidth=0.8, linestyle=(0, (4, 4)), zorder=1)
         ax.set(title=fill(title, 58), xlabel="false positive rate", ylabel="true positive rate", aspect="equal")
@@ -127,7 +130,7 @@ def roc_figure(predictions: pd.DataFrame, classes: Sequence[str]) -> Figure:
 
 def read_traces(run: str | Path) -> pd.DataFrame:
     """Every trace.csv of a run folder, with its cohort, method and job."""
-    files = sorted((Path(run) / "jobs").glob("*/*/*/trace.csv"))
+    files = sorted((Path(run) / "jobs").glob("*/*/seed*/trace.csv"))
     if not files:
         raise StudyError(
             f"{run}: no jobs/<cohort>/<variant>/<job>/trace.csv; expected a run folder. Run the study first."
@@ -269,6 +272,9 @@ def method_styles(methods: Iterable[str]) -> dict[str, tuple[str, Dash]]:
 
 def _one_against_rest(predictions: pd.DataFrame, classes: list[str]) -> list[tuple[str, pd.DataFrame, tuple[str, str]]]:
     """Title, table with one probability, and (negative, positive) names: of the last class, or of each beyond two."""
+    if predictions.empty:
+        raise StudyError("The table of predictions has no rows; expected one a method, seed and slide. Run the study.")
+    one_cohort(predictions)
     labels = predictions["label"].astype(str)
     if unknown := sorted(set(labels) - set(classes)):
         raise StudyError(f"Labels {named(unknown)} are none of the classes {named(classes)}. Name every class.")
@@ -331,17 +337,13 @@ def _style() -> Iterator[None]:
 
 
 def _save(figure: Figure, path: Path) -> None:
-    """Write under a temporary name and rename, so that no half picture is ever seen."""
     if path.suffix not in METADATA:
         raise StudyError(
             f"{path.name}: a picture cannot be written as {path.suffix!r}; expected {', '.join(METADATA)}."
         )
-    temporary = path.with_name(f".{path.name}.{os.getpid()}.tmp")
     try:
         path.parent.mkdir(parents=True, exist_ok=True)
-        figure.savefig(temporary, format=path.suffix[1:], metadata=METADATA[path.suffix])
-        os.replace(temporary, path)
+        with replacing(path) as temporary:
+            figure.savefig(temporary, format=path.suffix[1:], metadata=METADATA[path.suffix])
     except OSError as error:
         raise StudyError(f"{path}: cannot be written ({error.strerror}). Choose a folder you can write to.") from error
-    finally:
-        temporary.unlink(missing_ok=True)

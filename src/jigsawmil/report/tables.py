@@ -52,6 +52,8 @@ def summary_table(summary: pd.DataFrame, width: int = 80) -> Table:
 
 def comparison_table(comparisons: pd.DataFrame, width: int = 80) -> Table:
     """One row a pair of methods, the one with the higher AUC first; p-values Holm-adjusted, bold below 0.05."""
+    if comparisons.empty:
+        return worded(Table(box=None), "One method: no pair to compare", [])
     rows = _grouped(_higher_first(comparisons))
     columns = [
         *_cohort_column(rows),
@@ -64,8 +66,7 @@ def comparison_table(comparisons: pd.DataFrame, width: int = 80) -> Table:
         Column("AUCs", [f"{a:.3f}, {b:.3f}" for a, b in zip(rows["auc_a"], rows["auc_b"], strict=True)], optional=True),
     ]
     table = table_of(columns, width, _ends(rows))
-    title = "Differences of AUC between methods" if len(rows) else "One method: no pair to compare"
-    return worded(table, title, _comparison_notes(rows))
+    return worded(table, "Differences of AUC between methods", _comparison_notes(rows))
 
 
 def to_markdown(summary: pd.DataFrame) -> str:
@@ -105,11 +106,20 @@ def cohorts(frame: pd.DataFrame) -> Iterator[tuple[str, pd.DataFrame]]:
         yield str(name), rows
 
 
+def one_cohort(frame: pd.DataFrame) -> None:
+    """Refuse predictions of several cohorts where they would be pooled."""
+    if "cohort" in frame and frame["cohort"].nunique() > 1:
+        names = ", ".join(map(str, frame["cohort"].unique()))
+        raise StudyError(f"Predictions of the cohorts {names} in one table; expected one cohort. Take its rows alone.")
+
+
 def cohort_line(name: str, rows: pd.DataFrame) -> str:
     """What one cohort's figures are of: positive class, slides, patients, folds."""
     positive = rows["positive"].iloc[0] if "positive" in rows else None
     of = "each class against the rest" if pd.isna(positive) else f"positive class {positive}"
-    cases = f"{counted(rows['slides'], 'slide')} of {counted(rows['patients'], 'patient')}"
+    patients = counted(rows["patients"], "patient")
+    one_each = rows["slides"].equals(rows["patients"])  # one slide, or one bag of all its slides
+    cases = f"{patients}, one case each" if one_each else f"{counted(rows['slides'], 'slide')} of {patients}"
     runs = counted(rows["folds"], "fold") + (f" x {rows['seeds'].max()} seeds" if _seeds(rows) > 1 else "")
     return (f"{name}: " if name else "") + f"{of}; {cases}; {runs}"
 
@@ -143,14 +153,12 @@ def _interval_names(summary: pd.DataFrame) -> list[str]:
 
 
 def _comparison_notes(rows: pd.DataFrame) -> list[str]:
-    if rows.empty:
-        return []
     folds = int(rows["resamples"].max())
     pairs = max(len(part) for _, part in cohorts(rows))
     notes = [
         f"p-values are Holm-adjusted for {counted(pairs, 'pair')} (bold: below {ALPHA}); a case is {case_of(rows)}.",
         "DeLong: do these trained models differ on new patients?",
-        f"Corrected t-test (Nadeau and Bengio, {counted(folds, 'test fold')}): do the methods differ when trained anew?",
+        f"Corrected t-test (Nadeau and Bengio, {counted(folds, 'test fold')}): do the methods differ if trained anew?",
     ]
     if folds < FEW_FOLDS:
         notes.append(f"With {counted(folds, 'fold')} the latter finds only large, steady differences.")
@@ -174,6 +182,7 @@ def table_of(columns: list[Column], width: int, ends: list[int]) -> Table:
     table = Table(box=box.SIMPLE_HEAD, show_edge=False, pad_edge=False, padding=(0, 0, 0, 1))
     table.title_justify = table.caption_justify = "left"
     table.title_style = table.caption_style = ""
+    table.width = width if room < 0 else None  # the names give way
     kept = []
     for column in columns:
         if column.optional:
@@ -207,7 +216,7 @@ def _width(column: Column) -> int:
 
 def _grouped(frame: pd.DataFrame) -> pd.DataFrame:
     """The rows of a cohort beside each other."""
-    return pd.concat([rows for _, rows in cohorts(frame)]) if len(frame) else frame
+    return pd.concat([rows for _, rows in cohorts(frame)])
 
 
 def _cohort_column(frame: pd.DataFrame) -> list[Column]:
