@@ -186,8 +186,9 @@ def forest_figure(summary: pd.DataFrame) -> Figure:
     by_cohort = list(cohorts(summary))
     methods = [len(rows) for _, rows in by_cohort]
     styles = method_styles(summary["method"].astype(str))
+    room = int((7.0 - 0.072 * min(32, max(map(len, styles)))) / 0.075)  # characters of a title right of the names
     bounds = np.array([interval(row) for _, row in summary.iterrows()])
-    least = np.nanmin([0.5, np.nanmin(summary["auc_mean"]), *bounds[:, 0], *summary["auc_oof"]])
+    least = np.nanmin([0.5, *summary["auc_mean"], *bounds[:, 0], *summary["auc_oof"]])
     figure = Figure(figsize=(7.2, sum(0.32 * n + 0.75 for n in methods) + 0.3), layout="constrained")
     axes = figure.subplots(len(methods), 1, squeeze=False, sharex=True, height_ratios=[n + 0.5 for n in methods])[:, 0]
     for ax, (cohort, rows) in zip(axes, by_cohort, strict=True):
@@ -200,7 +201,7 @@ def forest_figure(summary: pd.DataFrame) -> Figure:
             ax.plot(row["auc_mean"], y, "D", markeredgecolor="black", markerfacecolor="none", markersize=5)
             ax.text(1.02, y, _stated(row), transform=ax.get_yaxis_transform(), va="center")
         ax.set(
-            title=fill(cohort_line(cohort, rows), 66),
+            title=fill(cohort_line(cohort, rows), room),
             ylim=(len(rows) - 0.5, -0.5),
             xlim=(np.floor(least * 20 - 0.2) / 20, 1.005),
         )

@@ -53,7 +53,7 @@ def summary_table(summary: pd.DataFrame, width: int = 80) -> Table:
 def comparison_table(comparisons: pd.DataFrame, width: int = 80) -> Table:
     """One row a pair of methods, the one with the higher AUC first; p-values Holm-adjusted, bold below 0.05."""
     if comparisons.empty:
-        return worded(Table(box=None), "One method: no pair to compare", [])
+        return Table("One method: no pair to compare", box=None, pad_edge=False)
     rows = _grouped(_higher_first(comparisons))
     columns = [
         *_cohort_column(rows),
