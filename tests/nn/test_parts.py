@@ -5,10 +5,10 @@ import torch
 
 from jigsawmil.cohort.bag import Bag
 from jigsawmil.config import GraphConfig
-from jigsawmil.nn.batch import Batch
+from jigsawmil.nn.batch import Batch, position_bins
 from jigsawmil.nn.convs import GAT, GCN, GIN, SAGE
+from jigsawmil.nn.encoder import elu
 from jigsawmil.nn.heads import BinaryHead, MulticlassHead, OrdinalHead
-from jigsawmil.nn.jigsaw import position_bins
 from jigsawmil.nn.model import build_model
 from jigsawmil.nn.pooling import AttentionPool, MeanPool
 
@@ -50,6 +50,12 @@ def test_convolutions_equal_their_dense_equations(batch: Batch) -> None:
     others = w - torch.eye(len(w), dtype=w.dtype)
     inner = torch.relu((1.3 * x + others @ x) @ gin.project.weight.T + gin.bias)
     torch.testing.assert_close(gin(x, graph), gin.out(inner))
+
+
+def test_elu_equals_torchs() -> None:
+    x = torch.linspace(-30, 30, 601, dtype=torch.float64, requires_grad=True)
+    torch.testing.assert_close(elu(x), torch.nn.functional.elu(x))
+    assert torch.autograd.gradcheck(elu, (x[::7] + 0.01,))
 
 
 @pytest.mark.parametrize("gated", [False, True])

@@ -36,9 +36,10 @@ GRAPHS = {
 }
 
 
-def slow_attention(y, s, t, graph, slope=0.2):
+def slow_attention(y, receive, send, graph, slope=0.2):
     """The equation, an edge at a time."""
     out = torch.zeros_like(y)
+    s, t = (y * receive).sum(2), (y * send).sum(2)
     for j in range(len(graph)):
         neighbours, weight = graph.row(j)
         for h in range(y.shape[1]):
@@ -55,16 +56,16 @@ def slow_attention(y, s, t, graph, slope=0.2):
 def inputs(graph: SpatialGraph, heads: int = 2, d: int = 5, dtype: torch.dtype = torch.float64) -> list[torch.Tensor]:
     g = torch.Generator().manual_seed(1)
     n = len(graph)
-    shapes = [(n, heads, d), (n, heads), (n, heads)]
+    shapes = [(n, heads, d), (heads, d), (heads, d)]
     return [torch.randn(*shape, generator=g, dtype=dtype).requires_grad_() for shape in shapes]
 
 
 @pytest.mark.parametrize("name", GRAPHS)
 def test_attention_equals_the_slow_loop(name: str) -> None:
     graph = GRAPHS[name]
-    y, s, t = inputs(graph)
-    out, alpha = sparse.neighbour_attention(y, s, t, graph)
-    torch.testing.assert_close(out, slow_attention(y, s, t, graph))
+    y, u, v = inputs(graph)
+    out, alpha = sparse.neighbour_attention(y, u, v, graph)
+    torch.testing.assert_close(out, slow_attention(y, u, v, graph))
     rows = torch.stack([alpha[:, graph.indptr[j] : graph.indptr[j + 1]].sum(1) for j in range(len(graph))])
     torch.testing.assert_close(rows, torch.ones_like(rows))
 
@@ -72,11 +73,11 @@ def test_attention_equals_the_slow_loop(name: str) -> None:
 @pytest.mark.parametrize("name", GRAPHS)
 def test_attention_gradients(name: str) -> None:
     graph = GRAPHS[name]
-    y, s, t = inputs(graph, d=3)
-    assert torch.autograd.gradcheck(lambda *a: sparse.neighbour_attention(*a, graph)[0], (y, s, t))
+    y, u, v = inputs(graph, d=3)
+    assert torch.autograd.gradcheck(lambda *a: sparse.neighbour_attention(*a, graph)[0], (y, u, v))
     seed = torch.randn(y.shape, dtype=y.dtype, generator=torch.Generator().manual_seed(2))
-    fast = torch.autograd.grad(sparse.neighbour_attention(y, s, t, graph)[0], (y, s, t), seed)
-    slow = torch.autograd.grad(slow_attention(y, s, t, graph), (y, s, t), seed)
+    fast = torch.autograd.grad(sparse.neighbour_attention(y, u, v, graph)[0], (y, u, v), seed)
+    slow = torch.autograd.grad(slow_attention(y, u, v, graph), (y, u, v), seed)
     for a, b in zip(fast, slow, strict=True):
         torch.testing.assert_close(a, b)
 
@@ -85,15 +86,14 @@ def test_attention_gradients(name: str) -> None:
 def test_torch_implementation_equals_the_kernels(name: str) -> None:
     """The path that other devices take, run on the CPU."""
     graph = GRAPHS[name]
-    y, s, t = (x.detach() for x in inputs(graph))
+    y, u, v = (x.detach() for x in inputs(graph))
     g = torch.randn(y.shape, dtype=y.dtype, generator=torch.Generator().manual_seed(2))
-    ours, theirs = sparse._attention_cpu(y, s, t, graph, 0.2), sparse.attention_torch(y, s, t, graph, 0.2)
+    ours, theirs = sparse.attention_cpu(y, u, v, graph, 0.2), sparse.attention_torch(y, u, v, graph, 0.2)
     for a, b in zip(ours, theirs, strict=True):
         torch.testing.assert_close(a, b)
-    saved = (y, s, t, *ours, graph, 0.2)
-    for a, b in zip(
-        sparse._attention_backward_cpu(g, *saved), sparse.attention_backward_torch(g, *saved), strict=True
-    ):
+    saved = (y, u, v, *ours, graph, 0.2)
+    pairs = zip(sparse.attention_backward_cpu(g, *saved), sparse.attention_backward_torch(g, *saved), strict=True)
+    for a, b in pairs:
         torch.testing.assert_close(a, b)
 
 
@@ -113,43 +113,44 @@ def test_neighbour_sum(name: str) -> None:
 
 def test_single_precision_agrees_with_double() -> None:
     graph = GRAPHS["lattice"]
-    y, s, t = inputs(graph, heads=1, d=64)
-    out, _ = sparse.neighbour_attention(y, s, t, graph)
-    single, _ = sparse.neighbour_attention(y.float(), s.float(), t.float(), graph)
+    y, u, v = inputs(graph, heads=1, d=64)
+    u, v = u / 8, v / 8  # scores of order 1, as a trained layer has
+    out, _ = sparse.neighbour_attention(y, u, v, graph)
+    single, _ = sparse.neighbour_attention(y.float(), u.float(), v.float(), graph)
     assert single.dtype == torch.float32
     torch.testing.assert_close(single.double(), out, rtol=1e-5, atol=1e-6)
 
 
 def test_autocast_keeps_sums_over_neighbours_in_single_precision(monkeypatch: pytest.MonkeyPatch) -> None:
     graph = GRAPHS["lattice"]
-    y, s, t = (x.detach().bfloat16() for x in inputs(graph))
-    expected, _ = sparse.neighbour_attention(y.float(), s.float(), t.float(), graph)
-    for forward in (sparse._attention_cpu, sparse.attention_torch):  # the second is what other devices take
-        monkeypatch.setattr(sparse, "_attention_cpu", forward)
+    y, u, v = (x.detach().bfloat16() for x in inputs(graph))
+    expected, _ = sparse.neighbour_attention(y.float(), u.float(), v.float(), graph)
+    for forward in (sparse.attention_cpu, sparse.attention_torch):  # the second is what other devices take
+        monkeypatch.setattr(sparse, "attention_cpu", forward)
         with torch.autocast("cpu", torch.bfloat16):
-            out, _ = sparse.neighbour_attention(y, s, t, graph)
+            out, _ = sparse.neighbour_attention(y, u, v, graph)
         assert out.dtype == torch.float32
         torch.testing.assert_close(out, expected)
 
 
 def test_large_scores_do_not_overflow() -> None:
     graph = GRAPHS["lattice"]
-    y, s, t = (x.detach().float() for x in inputs(graph))
-    out, _ = sparse.neighbour_attention(y, s, t * 1e4, graph)
+    y, u, v = (x.detach().float() for x in inputs(graph))
+    out, _ = sparse.neighbour_attention(y, u, v * 1e4, graph)
     assert out.isfinite().all()
     assert out.abs().max() <= y.abs().max() * (1 + 1e-5)  # a convex combination
 
 
 def test_same_bits_on_one_and_two_threads() -> None:
     graph = knn_graph(lattice(20), k=50)
-    y, s, t = inputs(graph, heads=1, d=256, dtype=torch.float32)
+    y, u, v = inputs(graph, heads=1, d=256, dtype=torch.float32)
 
     def run(threads: int) -> list[torch.Tensor]:
         before = torch.get_num_threads()
         torch.set_num_threads(threads)
         try:
-            out, _ = sparse.neighbour_attention(y, s, t, graph)
-            return [out.detach(), *torch.autograd.grad(out.square().sum(), (y, s, t))]
+            out, _ = sparse.neighbour_attention(y, u, v, graph)
+            return [out.detach(), *torch.autograd.grad(out.square().sum(), (y, u, v))]
         finally:
             torch.set_num_threads(before)
 
@@ -168,8 +169,7 @@ def test_equals_pyg_gatconv_where_the_definitions_meet() -> None:
     x = torch.randn(len(graph), 7, dtype=torch.float64)
     edge_index = torch.stack([plain.indices.long(), sparse._rows(plain)])  # from l to j
     y = conv.lin(x).view(-1, heads, d)
-    s, t = (y * conv.att_dst).sum(-1), (y * conv.att_src).sum(-1)
-    ours, _ = sparse.neighbour_attention(y, s, t, plain)
+    ours, _ = sparse.neighbour_attention(y, conv.att_dst[0], conv.att_src[0], plain)
     torch.testing.assert_close(ours.flatten(1), conv(x, edge_index))
 
 
@@ -177,6 +177,6 @@ def test_weights_enter_before_the_softmax() -> None:
     """Two neighbours of equal score share attention as their weights do: e^-1 against 1."""
     graph = knn_graph(torch.tensor([[0.0, 0.0], [1.0, 0.0]]), k=1)
     y = torch.tensor([[[1.0]], [[0.0]]])
-    zero = torch.zeros(2, 1)
+    zero = torch.zeros(1, 1)
     out, _ = sparse.neighbour_attention(y, zero, zero, graph)
     assert out[0, 0, 0].item() == pytest.approx(1 / (1 + math.exp(-1)))

@@ -13,7 +13,6 @@ from ..cohort.bag import Bag
 from ..config import GraphConfig
 from ..errors import FeatureError
 from ..graph import SpatialGraph, build_graph, spatial_order
-from .jigsaw import position_bins
 
 PAPER = GraphConfig()
 Spans = tuple[tuple[int, int], ...]
@@ -113,6 +112,23 @@ class Batch:
             part[self.order[start:end].to(values.device)] = values[start:end]
             parts.append(part)
         return parts
+
+
+def position_bins(coords: Tensor, grid: int) -> Tensor:
+    """Cell of a grid x grid raster over the slide's bounding box, row by row; the last edge belongs to the last cell.
+
+    Each axis fills the grid (unlike the distances, which keep the aspect), so that a narrow slide uses all cells.
+    """
+    low = coords.min(dim=0).values
+    span = coords.max(dim=0).values - low
+    unit = (coords - low) / torch.where(span > 0, span, 1.0)
+    column, row = (unit * grid).long().clamp_(max=grid - 1).T
+    return row * grid + column
+
+
+def pieces(x: Tensor, spans: Spans) -> tuple[Tensor, ...]:
+    """x by bags or slides. A slice's gradient is a tensor of zeros as large as x; a split's is not."""
+    return (x,) if len(spans) == 1 else x.split([end - start for start, end in spans])
 
 
 def _cat_ptr(ptrs: Sequence[tuple[int, ...]]) -> tuple[int, ...]:

@@ -30,9 +30,7 @@ class GAT(nn.Module):
     def attend(self, x: Tensor, graph: SpatialGraph) -> tuple[Tensor, Tensor]:
         """(patch, d) and the attention of every edge, (head, edge)."""
         y = self.project(x).unflatten(1, (self.heads, -1))  # (patch, head, d / head)
-        s = torch.einsum("phd,hd->ph", y, self.receive)
-        t = torch.einsum("phd,hd->ph", y, self.send)
-        h, alpha = neighbour_attention(y, s, t, graph)
+        h, alpha = neighbour_attention(y, self.receive, self.send, graph)
         return h.flatten(1), alpha
 
 

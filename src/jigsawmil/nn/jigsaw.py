@@ -3,31 +3,15 @@
 Each gives one loss a slide. None sees a coordinate: only the hidden states do the answering.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable
-from typing import TYPE_CHECKING
 
 import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-if TYPE_CHECKING:
-    from .batch import Batch
+from .batch import Batch, pieces
 
 Encode = Callable[[Tensor], Tensor]  # features over the batch's fixed graph -> hidden
-
-
-def position_bins(coords: Tensor, grid: int) -> Tensor:
-    """Cell of a grid x grid raster over the slide's bounding box, row by row; the last edge belongs to the last cell.
-
-    Each axis fills the grid (unlike the distances, which keep the aspect), so that a narrow slide uses all cells.
-    """
-    low = coords.min(dim=0).values
-    span = coords.max(dim=0).values - low
-    unit = (coords - low) / torch.where(span > 0, span, 1.0)
-    column, row = (unit * grid).long().clamp_(max=grid - 1).T
-    return row * grid + column
 
 
 class Position(nn.Module):
@@ -46,11 +30,10 @@ class Position(nn.Module):
     ) -> Tensor:
         assert logits is not None
         losses = []
-        for start, end in batch.slides:
-            drawn = torch.randperm(end - start, generator=generator)[: max(1, round(self.share * (end - start)))]
-            target = torch.full((end - start,), -100)  # cross_entropy's mark for "not asked"
-            target[drawn] = batch.bins[start:end].cpu()[drawn]
-            losses.append(F.cross_entropy(logits[start:end], target.to(hidden.device)))
+        for part, bins in zip(pieces(logits, batch.slides), pieces(batch.bins, batch.slides), strict=True):
+            unasked = torch.randperm(len(bins), generator=generator)[max(1, round(self.share * len(bins))) :]
+            target = bins.index_fill(0, unasked.to(bins.device), -100)  # cross_entropy's mark for "not asked"
+            losses.append(F.cross_entropy(part, target))
         return torch.stack(losses)
 
 
@@ -70,7 +53,7 @@ class Consistency(nn.Module):
         imposter = encode(batch.features[permutation(batch, generator)])
         real, fake = self.head(hidden).squeeze(1), self.head(imposter).squeeze(1)
         loss = (F.softplus(-real) + F.softplus(fake)) / 2  # BCE of 1 and 0
-        return torch.stack([loss[start:end].mean() for start, end in batch.slides])
+        return torch.stack([part.mean() for part in pieces(loss, batch.slides)])
 
 
 class Equivariance(nn.Module):
@@ -90,7 +73,7 @@ class Equivariance(nn.Module):
     ) -> Tensor:
         moved = permutation(batch, generator)
         gap = (encode(batch.features[moved]) - hidden[moved]).square()
-        return torch.stack([gap[start:end].mean() for start, end in batch.slides])
+        return torch.stack([part.mean() for part in pieces(gap, batch.slides)])
 
 
 def permutation(batch: Batch, generator: torch.Generator) -> Tensor:

@@ -2,8 +2,8 @@
 
 Each row is one thread's own work in a fixed order: no atomics, so runs repeat bit for bit on any number of threads.
 A row of 256 floats is read once a neighbour and used at once; four neighbours at a time keep the sum in registers.
-Arrays: indptr (patch + 1,), indices, reverse, weight (edge,), y, g, out (patch, head, d), s, t (patch, head),
-alpha (head, edge).
+Arrays: indptr (patch + 1,), indices, reverse, weight (edge,), y, g, out (patch, head, d), receive, send (head, d),
+s, t (patch, head), alpha (head, edge).
 """
 
 # Compiled code has no use for annotations, and reductions need fastmath to be vectorised.
@@ -48,6 +48,20 @@ def weighted_sum(indptr, indices, weight, x, out):
             for c in range(d):
                 row[c] += w0 * x0[c]
             e += 1
+
+
+@njit(parallel=True, fastmath=True, cache=True, nogil=True)
+def halves(y, receive, send, s, t):
+    """s_j = receive . y_j and t_j = send . y_j: the two halves of v . [y_j || y_l]."""
+    n, heads, d = y.shape
+    for j in prange(n):
+        for h in range(heads):
+            row, u, v = y[j, h], receive[h], send[h]
+            own = other = y.dtype.type(0)
+            for c in range(d):
+                own += u[c] * row[c]
+                other += v[c] * row[c]
+            s[j, h], t[j, h] = own, other
 
 
 @njit(parallel=True, cache=True, nogil=True)
@@ -100,11 +114,12 @@ def normalise_and_sum(indptr, indices, alpha, y, out):
 
 
 @njit(parallel=True, fastmath=True, cache=True, nogil=True)
-def attention_backward(indptr, indices, reverse, s, t, slope, alpha, y, out, g, inner, dy, dt, de):
+def attention_backward(indptr, indices, reverse, s, t, slope, alpha, y, out, g, send, inner, dy, dt, de):
     """Gradients in one gather of g: with row i and neighbour l, the edge (l, i) stands at reverse[e].
 
-    dy_i = sum_l alpha_li g_l;  de_li = alpha_li (g_l . y_i - g_l . out_l) LeakyReLU'(s_l + t_i);  dt_i = sum_l de_li.
-    de is stored at e, i.e. transposed; `transposed_row_sums` makes ds of it.
+    de_li = alpha_li (g_l . y_i - g_l . out_l) LeakyReLU'(s_l + t_i);  dt_i = sum_l de_li;
+    dy_i = sum_l alpha_li g_l + dt_i send, still without its term in ds. de is stored at e, i.e. transposed, and
+    `attention_backward_own` makes ds of it.
     """
     n, heads, d = y.shape
     zero = alpha.dtype.type(0)
@@ -150,15 +165,21 @@ def attention_backward(indptr, indices, reverse, s, t, slope, alpha, y, out, g, 
                 de[h, e] = grad
                 total += grad
             dt[i, h] = total
+            v = send[h]
+            for c in range(d):
+                row[c] += total * v[c]
 
 
-@njit(parallel=True, cache=True, nogil=True)
-def transposed_row_sums(indptr, reverse, de, ds):
-    """ds_j = sum_l de_jl, where de is stored transposed."""
-    n, heads = ds.shape
+@njit(parallel=True, fastmath=True, cache=True, nogil=True)
+def attention_backward_own(indptr, reverse, de, receive, dy, ds):
+    """ds_j = sum_l de_jl, where de is stored transposed; dy_j += ds_j receive."""
+    n, heads, d = dy.shape
     for j in prange(n):
         for h in range(heads):
             total = de.dtype.type(0)
             for e in range(indptr[j], indptr[j + 1]):
                 total += de[h, reverse[e]]
             ds[j, h] = total
+            row, v = dy[j, h], receive[h]
+            for c in range(d):
+                row[c] += total * v[c]

@@ -3,7 +3,7 @@
 import torch
 from torch import Tensor, nn
 
-from .batch import Spans
+from .batch import Spans, pieces
 
 
 class AttentionPool(nn.Module):
@@ -20,8 +20,9 @@ class AttentionPool(nn.Module):
         if self.gate is not None:
             view = view * torch.sigmoid(self.gate(h))
         score = self.score(view).squeeze(1)
-        a = torch.cat([score[start:end].softmax(0) for start, end in bags])  # (patch,)
-        return torch.stack([a[start:end] @ h[start:end] for start, end in bags]), a
+        parts = [part.softmax(0) for part in pieces(score, bags)]
+        z = torch.stack([a @ part for a, part in zip(parts, pieces(h, bags), strict=True)])
+        return z, torch.cat(parts)  # (bag, d), (patch,)
 
 
 class MeanPool(nn.Module):
@@ -29,4 +30,4 @@ class MeanPool(nn.Module):
 
     def forward(self, h: Tensor, bags: Spans) -> tuple[Tensor, Tensor]:
         a = torch.cat([h.new_full((end - start,), 1 / (end - start)) for start, end in bags])
-        return torch.stack([h[start:end].mean(0) for start, end in bags]), a
+        return torch.stack([part.mean(0) for part in pieces(h, bags)]), a

@@ -22,15 +22,16 @@ def neighbour_sum(x: Tensor, graph: SpatialGraph) -> Tensor:
 
 
 def neighbour_attention(
-    y: Tensor, s: Tensor, t: Tensor, graph: SpatialGraph, slope: float = 0.2
+    y: Tensor, receive: Tensor, send: Tensor, graph: SpatialGraph, slope: float = 0.2
 ) -> tuple[Tensor, Tensor]:
-    """h_j = sum_l alpha_jl y_l with alpha_jl = w_jl exp(LeakyReLU(s_j + t_l)) / sum_m w_jm exp(LeakyReLU(s_j + t_m)).
+    """h_j = sum_l alpha_jl y_l with alpha_jl = w_jl exp(e_jl) / sum_m w_jm exp(e_jm) and
+    e_jl = LeakyReLU(receive . y_j + send . y_l), i.e. v = [receive || send].
 
-    y: (patch, head, d); s, t: (patch, head), the two halves of v . [W x_j || W x_l].
+    y: (patch, head, d); receive, send: (head, d).
     Returns (patch, head, d) and alpha (head, edge), which carries no gradient.
     """
     with torch.autocast(y.device.type, enabled=False):
-        return _NeighbourAttention.apply(*(_at_least_single(x) for x in (y, s, t)), graph, slope)
+        return _NeighbourAttention.apply(*(_at_least_single(x) for x in (y, receive, send)), graph, slope)
 
 
 class _NeighbourSum(torch.autograd.Function):
@@ -50,12 +51,12 @@ class _NeighbourSum(torch.autograd.Function):
 class _NeighbourAttention(torch.autograd.Function):
     @staticmethod
     def forward(
-        ctx: Any, y: Tensor, s: Tensor, t: Tensor, graph: SpatialGraph, slope: float
+        ctx: Any, y: Tensor, receive: Tensor, send: Tensor, graph: SpatialGraph, slope: float
     ) -> tuple[Tensor, Tensor]:
-        y, s, t = y.contiguous(), s.contiguous(), t.contiguous()
-        forward = _attention_cpu if y.device.type == "cpu" else attention_torch
-        out, alpha = forward(y, s, t, graph, slope)
-        ctx.save_for_backward(y, s, t, out, alpha)
+        y, receive, send = y.contiguous(), receive.contiguous(), send.contiguous()
+        forward = attention_cpu if y.device.type == "cpu" else attention_torch
+        out, alpha, s, t = forward(y, receive, send, graph, slope)
+        ctx.save_for_backward(y, receive, send, out, alpha, s, t)
         ctx.graph, ctx.slope = graph, slope
         ctx.mark_non_differentiable(alpha)
         return out, alpha
@@ -63,9 +64,10 @@ class _NeighbourAttention(torch.autograd.Function):
     @staticmethod
     @once_differentiable
     def backward(ctx: Any, g: Tensor, _: Tensor | None) -> tuple[Tensor | None, ...]:
-        backward = _attention_backward_cpu if g.device.type == "cpu" else attention_backward_torch
-        y, s, t, out, alpha = ctx.saved_tensors
-        return *backward(g.contiguous(), y, s, t, out, alpha, ctx.graph, ctx.slope), None, None
+        backward = attention_backward_cpu if g.device.type == "cpu" else attention_backward_torch
+        y, receive, send, out, alpha, s, t = ctx.saved_tensors
+        dy, ds, dt = backward(g.contiguous(), y, receive, send, out, alpha, s, t, ctx.graph, ctx.slope)
+        return dy, torch.einsum("ph,phd->hd", ds, y), torch.einsum("ph,phd->hd", dt, y), None, None
 
 
 def _sum(x: Tensor, graph: SpatialGraph) -> Tensor:
@@ -81,49 +83,77 @@ def sum_torch(x: Tensor, graph: SpatialGraph) -> Tensor:
     return _csr(graph, graph.weight.to(x.dtype)) @ x
 
 
-def _attention_cpu(y: Tensor, s: Tensor, t: Tensor, graph: SpatialGraph, slope: float) -> tuple[Tensor, Tensor]:
+def attention_cpu(
+    y: Tensor, receive: Tensor, send: Tensor, graph: SpatialGraph, slope: float
+) -> tuple[Tensor, Tensor, Tensor, Tensor]:
+    """The sum, alpha, and the two halves s and t of the scores."""
     out, alpha = torch.empty_like(y), y.new_empty(y.shape[1], graph.edges)
+    s, t = y.new_empty(y.shape[:2]), y.new_empty(y.shape[:2])
     log_weight = graph.weight.to(y.dtype).log()
+    kernels.launch(kernels.halves, y, receive, send, s, t)
     kernels.launch(kernels.edge_scores, graph.indptr, graph.indices, log_weight, s, t, _like(slope, y), alpha)
     alpha.exp_()  # torch's exp is vectorised, Numba's is not
     kernels.launch(kernels.normalise_and_sum, graph.indptr, graph.indices, alpha, y, out)
-    return out, alpha
+    return out, alpha, s, t
 
 
-def _attention_backward_cpu(
-    g: Tensor, y: Tensor, s: Tensor, t: Tensor, out: Tensor, alpha: Tensor, graph: SpatialGraph, slope: float
+def attention_backward_cpu(
+    g: Tensor,
+    y: Tensor,
+    receive: Tensor,
+    send: Tensor,
+    out: Tensor,
+    alpha: Tensor,
+    s: Tensor,
+    t: Tensor,
+    graph: SpatialGraph,
+    slope: float,
 ) -> tuple[Tensor, Tensor, Tensor]:
+    """Gradients of y, whole, and of s and t."""
     dy, ds, dt = torch.empty_like(y), torch.empty_like(s), torch.empty_like(t)
     inner, de = torch.empty_like(s), torch.empty_like(alpha)
     structure = (graph.indptr, graph.indices, graph.reverse)
     scores = (s, t, _like(slope, y), alpha)
-    kernels.launch(kernels.attention_backward, *structure, *scores, y, out, g, inner, dy, dt, de)
-    kernels.launch(kernels.transposed_row_sums, graph.indptr, graph.reverse, de, ds)
+    kernels.launch(kernels.attention_backward, *structure, *scores, y, out, g, send, inner, dy, dt, de)
+    kernels.launch(kernels.attention_backward_own, graph.indptr, graph.reverse, de, receive, dy, ds)
     return dy, ds, dt
 
 
-def attention_torch(y: Tensor, s: Tensor, t: Tensor, graph: SpatialGraph, slope: float) -> tuple[Tensor, Tensor]:
+def attention_torch(
+    y: Tensor, receive: Tensor, send: Tensor, graph: SpatialGraph, slope: float
+) -> tuple[Tensor, Tensor, Tensor, Tensor]:
     """The same by torch's CSR operations: edge softmax and a sparse product."""
     row, column = _rows(graph), graph.indices.long()
+    s, t = (y * receive).sum(dim=2), (y * send).sum(dim=2)
     log_weight = graph.weight.to(y.dtype).log()
     score = torch.nn.functional.leaky_relu(s[row] + t[column], slope) + log_weight[:, None]  # (edge, head)
     score = (score - _row_reduce(score, graph, "max")[row]).exp()
     alpha = (score / _row_reduce(score, graph, "sum")[row]).T.contiguous()
-    return torch.stack([_csr(graph, a) @ y[:, h] for h, a in enumerate(alpha)], dim=1), alpha
+    return torch.stack([_csr(graph, a) @ y[:, h] for h, a in enumerate(alpha)], dim=1), alpha, s, t
 
 
 def attention_backward_torch(
-    g: Tensor, y: Tensor, s: Tensor, t: Tensor, out: Tensor, alpha: Tensor, graph: SpatialGraph, slope: float
+    g: Tensor,
+    y: Tensor,
+    receive: Tensor,
+    send: Tensor,
+    out: Tensor,
+    alpha: Tensor,
+    s: Tensor,
+    t: Tensor,
+    graph: SpatialGraph,
+    slope: float,
 ) -> tuple[Tensor, Tensor, Tensor]:
     """Sampled dense product for the scores, the sparse product of the transpose for the values."""
     row, column, reverse = _rows(graph), graph.indices.long(), graph.reverse.long()
     inner = (g * out).sum(dim=2)  # (patch, head)
-    dy = torch.stack([_csr(graph, a[reverse]) @ g[:, h] for h, a in enumerate(alpha)], dim=1)
     blank = _csr(graph, torch.zeros_like(alpha[0]))
     dots = [torch.sparse.sampled_addmm(blank, g[:, h], y[:, h].T).values() for h in range(y.shape[1])]
     de = alpha.T * (torch.stack(dots, dim=1) - inner[row])  # (edge, head)
     de = torch.where(s[row] + t[column] < 0, de * slope, de)
-    return dy, _row_reduce(de, graph, "sum"), _row_reduce(de[reverse], graph, "sum")
+    ds, dt = _row_reduce(de, graph, "sum"), _row_reduce(de[reverse], graph, "sum")
+    dy = torch.stack([_csr(graph, a[reverse]) @ g[:, h] for h, a in enumerate(alpha)], dim=1)
+    return dy + ds[:, :, None] * receive + dt[:, :, None] * send, ds, dt
 
 
 def _rows(graph: SpatialGraph) -> Tensor:
