@@ -6,6 +6,7 @@ nor for a direction, and it makes the graph the same under translation and unifo
 """
 
 from dataclasses import dataclass, fields
+from functools import cached_property
 
 import numpy as np
 import torch
@@ -38,6 +39,10 @@ class SpatialGraph:
     def edges(self) -> int:
         return len(self.indices)
 
+    @cached_property
+    def log_weight(self) -> Tensor:
+        return self.weight.log()
+
     def to(self, device: torch.device | str) -> "SpatialGraph":
         return SpatialGraph(*(getattr(self, field.name).to(device) for field in fields(self)))
 
@@ -68,19 +73,15 @@ def knn_graph(coords: Tensor | NDArray, k: int = 50, sigma: str | float = "max-k
     GraphConfig(k=k, sigma=sigma)
     points = _points(coords)
     n, span = len(points), _span(points)
-    if n <= k + 1:
-        distance, neighbours, radius = _all_pairs(points)
-    else:
-        distance, neighbours, radius = _nearest_with_ties(points, k)
-    indptr, indices, d, reverse = _symmetric_csr(distance, neighbours, radius)
+    indptr, indices, d, reverse = _symmetric_csr(*_nearest_with_ties(points, min(k, n - 1)))
     if sigma == "max-knn":
-        scale = d.max() / span
+        scale = float(d.max()) / span
     elif sigma == "max-nearest":
-        nearest = np.sort(distance, axis=1)[:, 1] if n > 1 else np.zeros(1)
-        scale = np.sqrt(nearest.max() / span)
+        nearest = cKDTree(points).query(points, k=2)[0][:, 1] if n > 1 else np.zeros(1)
+        scale = float(np.sqrt(nearest.max() / span))
     else:
         scale = float(sigma)
-    return _graph(indptr, indices, d / span, reverse, float(scale))
+    return _graph(indptr, indices, d, reverse, scale * span)
 
 
 def radius_graph(coords: Tensor | NDArray, radius: float, *, microns_per_unit: float = 1.0) -> SpatialGraph:
@@ -133,36 +134,33 @@ def _span(points: NDArray) -> float:
     return float(points.max()) or 1.0
 
 
-def _all_pairs(points: NDArray) -> tuple[NDArray, NDArray, NDArray]:
-    """Too few patches for k neighbours: everyone is joined to everyone."""
-    n = len(points)
-    distance = np.linalg.norm(points[:, None] - points[None], axis=2)
-    neighbours = np.broadcast_to(np.arange(n, dtype=np.int32), (n, n))
-    return distance, np.ascontiguousarray(neighbours), distance.max(axis=1)
-
-
 def _nearest_with_ties(points: NDArray, k: int) -> tuple[NDArray, NDArray, NDArray]:
-    """Distances and indices of the nearest patches (itself included) and the radius up to which they count."""
+    """The nearest patches of each, itself included: distances and indices (patch, asked), and up to which distance
+    they count: that of the k-th, its ties included."""
     n = len(points)
     tree = cKDTree(points)
     ask = min(k + 9, n)  # 8 lattice points share a distance as a rule
-    while True:
-        distance, neighbours = tree.query(points, k=ask, workers=-1)
-        radius = distance[:, k] * TIE
-        if ask == n or (distance[:, -1] > radius).all():
-            return distance, neighbours.astype(np.int32), radius
+    distance, neighbours = (a.reshape(n, ask) for a in tree.query(points, k=ask, workers=-1))
+    radius = distance[:, k] * TIE
+    open_ = np.flatnonzero(distance[:, -1] <= radius) if ask < n else np.empty(0, dtype=int)
+    while len(open_):  # more ties than asked for: a few rows, asked again
         if ask > MAX_TIES * (k + 1):
-            most = int((distance <= radius[:, None]).sum(axis=1).max())
             raise FeatureError(
-                f"a patch has more than {most} others at or below the distance of its {k}-th neighbour; expected "
+                f"a patch has more than {ask} others at or below the distance of its {k}-th neighbour; expected "
                 "about k. Many patches share one position: are the coordinates of this file right?"
             )
-        ask = min(2 * ask, n)
+        wider = min(2 * ask, n)
+        fill = ((0, 0), (0, wider - ask))
+        distance, neighbours = np.pad(distance, fill, constant_values=np.inf), np.pad(neighbours, fill)
+        distance[open_], neighbours[open_] = tree.query(points[open_], k=wider, workers=-1)
+        ask = wider
+        open_ = open_[distance[open_, -1] <= radius[open_]] if ask < n else open_[:0]
+    return distance, neighbours, radius
 
 
 def _graph(indptr: NDArray, indices: NDArray, d: NDArray, reverse: NDArray, sigma: float) -> SpatialGraph:
-    weight = np.exp(-np.square(d / sigma)) if sigma > 0 else np.ones_like(d)
-    weight = weight.astype(np.float32)
+    d = d.astype(np.float32, copy=False)
+    weight = np.exp(-np.square(d / np.float32(sigma))) if sigma > 0 else np.ones_like(d)
     return SpatialGraph(*(torch.from_numpy(a) for a in (indptr, indices, weight, reverse)))
 
 
@@ -182,10 +180,11 @@ def _union(distance, neighbours, radius):  # type: ignore[no-untyped-def]
     indptr = np.zeros(n + 1, dtype=np.int32)
     for j in range(n):
         for m in range(asked):
-            if distance[j, m] <= radius[j]:
-                indptr[j + 1] += 1
-                if distance[j, m] > radius[neighbours[j, m]]:
-                    indptr[neighbours[j, m] + 1] += 1
+            if distance[j, m] > radius[j]:
+                break  # nearest first
+            indptr[j + 1] += 1
+            if distance[j, m] > radius[neighbours[j, m]]:
+                indptr[neighbours[j, m] + 1] += 1
     for j in range(n):
         indptr[j + 1] += indptr[j]
     indices = np.empty(indptr[n], dtype=np.int32)
@@ -193,13 +192,14 @@ def _union(distance, neighbours, radius):  # type: ignore[no-untyped-def]
     place = indptr[:-1].copy()
     for j in range(n):
         for m in range(asked):
-            if distance[j, m] <= radius[j]:
-                other = neighbours[j, m]
-                indices[place[j]], d[place[j]] = other, distance[j, m]
-                place[j] += 1
-                if distance[j, m] > radius[other]:
-                    indices[place[other]], d[place[other]] = j, distance[j, m]
-                    place[other] += 1
+            if distance[j, m] > radius[j]:
+                break
+            other = neighbours[j, m]
+            indices[place[j]], d[place[j]] = other, distance[j, m]
+            place[j] += 1
+            if distance[j, m] > radius[other]:
+                indices[place[other]], d[place[other]] = j, distance[j, m]
+                place[other] += 1
     return indptr, indices, d
 
 

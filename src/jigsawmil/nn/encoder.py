@@ -61,7 +61,8 @@ class _ELU(torch.autograd.Function):
 
     @staticmethod
     def forward(ctx: Any, x: Tensor) -> Tensor:
-        out = torch.maximum(x, x.clamp(max=0).exp_().sub_(1))
+        out = x.clamp(max=0).exp_().sub_(1)
+        torch.maximum(x, out, out=out)
         ctx.save_for_backward(out)
         return out
 

@@ -89,7 +89,7 @@ def attention_cpu(
     """The sum, alpha, and the two halves s and t of the scores."""
     out, alpha = torch.empty_like(y), y.new_empty(y.shape[1], graph.edges)
     s, t = y.new_empty(y.shape[:2]), y.new_empty(y.shape[:2])
-    log_weight = graph.weight.to(y.dtype).log()
+    log_weight = graph.log_weight.to(y.dtype)
     kernels.launch(kernels.halves, y, receive, send, s, t)
     kernels.launch(kernels.edge_scores, graph.indptr, graph.indices, log_weight, s, t, _like(slope, y), alpha)
     alpha.exp_()  # torch's exp is vectorised, Numba's is not
@@ -125,7 +125,7 @@ def attention_torch(
     """The same by torch's CSR operations: edge softmax and a sparse product."""
     row, column = _rows(graph), graph.indices.long()
     s, t = (y * receive).sum(dim=2), (y * send).sum(dim=2)
-    log_weight = graph.weight.to(y.dtype).log()
+    log_weight = graph.log_weight.to(y.dtype)
     score = torch.nn.functional.leaky_relu(s[row] + t[column], slope) + log_weight[:, None]  # (edge, head)
     score = (score - _row_reduce(score, graph, "max")[row]).exp()
     alpha = (score / _row_reduce(score, graph, "sum")[row]).T.contiguous()

@@ -3,7 +3,7 @@
 import json
 import tomllib
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, fields
 from pathlib import Path
 from typing import Any
 
@@ -12,19 +12,22 @@ import pandas as pd
 from ..cohort.cohort import Cohort
 from ..cohort.split_files import read_splits, write_folds
 from ..cohort.splits import Fold, check_folds, make_folds
-from ..config import GraphConfig, choose, from_mapping, require
+from ..config import GraphConfig, choose, require
 from ..errors import ConfigError, JigsawmilError, StudyError
 from ..files import replacing
 from ..train.checkpoint import origin, write_json
-from ..train.settings import Settings
+from ..train.settings import Settings, check_type, check_types
 from .compare import compare_methods, summarise
 from .executors import Event, Listener, run_local
 from .run import CohortSpec, Job, check_patients, fingerprint
 
-COHORT_KEYS = (
-    "labels", "features", "slide_column", "patient_column", "label_column", "site_column", "slide_table", "sheet",
-    "positive", "ordinal", "mpp", "patch_size", "unit", "skip_missing", "splits",
-)  # fmt: skip
+STUDY_KEYS = ("folds", "seeds", "by_site", "shuffle_control", "attention", "memory_gb")
+COHORT_KEYS = {
+    **dict.fromkeys(("labels", "features", "slide_table", "splits", "slide_column", "patient_column"), str),
+    **dict.fromkeys(("label_column", "site_column", "sheet", "positive", "unit"), str),
+    **dict.fromkeys(("ordinal", "skip_missing"), bool),
+    **dict.fromkeys(("mpp", "patch_size"), float),
+}
 PATHS = ("labels", "features", "slide_table", "splits")
 
 
@@ -43,10 +46,15 @@ class Study:
     memory_gb: float = 4.0
 
     def __post_init__(self) -> None:
+        check_types(self)
         require("cohorts", list(self.cohorts), len(self.cohorts) > 0, "at least one")
         require("variants", list(self.variants), len(self.variants) > 0, "at least one")
-        require("folds", self.folds, isinstance(self.folds, int) and self.folds >= 2, "a whole number of at least 2")
-        require("seeds", self.seeds, len(self.seeds) > 0 and len(set(self.seeds)) == len(self.seeds), "distinct seeds")
+        require("folds", self.folds, self.folds >= 2, "a whole number of at least 2")
+        whole = all(type(seed) is int and seed >= 0 for seed in self.seeds)
+        distinct = len(set(self.seeds)) == len(self.seeds) > 0
+        require("seeds", list(self.seeds), whole and distinct, "distinct whole numbers of at least 0")
+        levels = {name: settings.level for name, settings in self.variants.items()}
+        require("level", levels, len(set(levels.values())) == 1, "one level for all variants, or two studies")
         require("memory_gb", self.memory_gb, self.memory_gb >= 0, "a number of at least 0")
         for name in [*self.cohorts, *self.variants]:
             fine = name and name == name.strip(". ") and not set(name) & set('/\\:*?"<>|')
@@ -55,51 +63,70 @@ class Study:
 
 @dataclass(frozen=True)
 class Result:
-    """The tables of a run, and what failed: job -> why."""
+    """The tables of a run. control: predictions with places shuffled. classes: of each cohort. failed: job -> why."""
 
     predictions: pd.DataFrame
     summary: pd.DataFrame
     comparisons: pd.DataFrame
-    failed: Mapping[str, str]
+    control: pd.DataFrame
     left_out: pd.DataFrame
+    classes: Mapping[str, tuple[str, ...]]
+    failed: Mapping[str, str]
 
 
 def read_study(path: str | Path) -> Study:
     """A study from TOML; paths in it are relative to the file. An unknown key is an error that names it."""
     path = Path(path)
     try:
-        values = tomllib.loads(path.read_text())
-    except FileNotFoundError as error:
-        raise ConfigError(f"{path}: no such study file.") from error
+        values = tomllib.loads(path.read_text(encoding="utf-8"))
+    except OSError as error:
+        raise ConfigError(f"{path}: cannot be read ({error.strerror}); expected a study file.") from error
     except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
         raise ConfigError(f"{path}: not a TOML file ({error}).") from error
-    tables = {key: values.pop(key, {}) for key in ("cohorts", "variants", "defaults")}
+    cohort_tables, variant_tables, defaults = (
+        _table(values.pop(key, {}), f"{path.name}: {key}") for key in ("cohorts", "variants", "defaults")
+    )
     for key in values:
-        choose(f"{path.name}: key", key, ("cohorts", "variants", "defaults", *_STUDY_KEYS))
+        choose(f"{path.name}: key", key, ("cohorts", "variants", "defaults", *STUDY_KEYS))
     cohorts, splits = {}, {}
-    for name, table in tables["cohorts"].items():
-        for key in table:
-            choose(f"{path.name}: cohorts.{name}: key", key, COHORT_KEYS)
+    for name, table in cohort_tables.items():
+        where = f"{path.name}: cohorts.{name}"
+        for key, value in _table(table, where).items():
+            choose(f"{where}: key", key, COHORT_KEYS)
+            check_type(f"{where}: {key}", value, COHORT_KEYS[key])
         table = {key: str(path.parent / value) if key in PATHS else value for key, value in table.items()}
         if "splits" in table:
             splits[name] = table.pop("splits")
-        cohorts[name] = cohort_spec(table, f"{path.name}: cohorts.{name}")
+        cohorts[name] = cohort_spec(table, where)
+    make_settings(defaults, f"{path.name}: defaults")  # a mistake in them is theirs, not the first variant's
     variants = {}
-    for name, table in tables["variants"].items():
-        table = {"method": name, **tables["defaults"], **table}
-        variants[name] = make_settings(table, f"{path.name}: variants.{name}")
+    for name, table in variant_tables.items():
+        where = f"{path.name}: variants.{name}"
+        variants[name] = make_settings({"method": name, **defaults, **_table(table, where)}, where)
     if "seeds" in values:
+        require(f"{path.name}: seeds", values["seeds"], isinstance(values["seeds"], list), "a list such as [0, 1]")
         values["seeds"] = tuple(values["seeds"])
-    return Study(cohorts=cohorts, variants=variants, splits=splits, **values)
-
-
-_STUDY_KEYS = ("folds", "seeds", "by_site", "shuffle_control", "attention", "memory_gb")
+    try:
+        return Study(cohorts=cohorts, variants=variants, splits=splits, **values)
+    except ConfigError as error:
+        raise ConfigError(f"{path.name}: {error}") from error
 
 
 def make_settings(values: Mapping[str, Any], where: str = "settings") -> Settings:
     """Settings from a flat table; `lambda` is spelt as people spell it."""
-    known = {("lambda_" if key == "lambda" else key): value for key, value in values.items()}
-    return from_mapping(Settings, known, where)
+    known = [field.name.rstrip("_") for field in fields(Settings)]
+    plain = {("lambda" if key == "lambda_" else key): value for key, value in values.items()}
+    for key in plain:
+        choose(f"{where}: key", key, known)
+    try:
+        return Settings(**{("lambda_" if key == "lambda" else key): value for key, value in plain.items()})
+    except ConfigError as error:
+        raise ConfigError(f"{where}: {error}") from error
+
+
+def _table(value: Any, where: str) -> dict[str, Any]:
+    require(where, value, isinstance(value, dict), "a table")
+    return value
 
 
 def cohort_spec(values: Mapping[str, Any], where: str = "cohort") -> CohortSpec:
@@ -133,8 +160,9 @@ def run_study(
         listen(event)
 
     run_local(missing, processes, note)
-    if len(failed) == len(jobs):
-        raise StudyError(f"every job failed; the first, {jobs[0].name}:\n{next(iter(failed.values()))}")
+    if failed and not _whole([job for job in jobs if not job.shuffled]):
+        name, why = next(iter(failed.items()))
+        raise StudyError(f"{len(failed)} of {len(jobs)} jobs failed, and no method is whole; the first, {name}:\n{why}")
     return gather(out, jobs, cohorts, failed)
 
 
@@ -185,21 +213,30 @@ def refuse_other_settings(jobs: Sequence[Job]) -> None:
     for job in jobs:
         if not job.done:
             continue
-        found, wanted = json.loads((job.folder / "job.json").read_text())["spec"], job.spec
-        keys = [key for key in wanted if found.get(key) != wanted[key]]
-        if keys:
-            changed = ", ".join(f"{key} was {found.get(key)!r}, is {wanted[key]!r}" for key in keys)
+        try:
+            found, wanted = dict(json.loads((job.folder / "job.json").read_text())["spec"]), job.spec
+        except (ValueError, KeyError, TypeError) as error:
+            raise StudyError(f"{job.folder}: job.json is damaged ({error!r}). Remove that folder.") from error
+        changed = [_change(key, found.get(key), wanted[key]) for key in wanted if found.get(key) != wanted[key]]
+        if job.attention and not (job.folder / "attention.safetensors").is_file():
+            changed.append("attention was not kept")
+        if changed:
             raise StudyError(
-                f"{job.folder} holds results of other settings ({changed}). Give another --out, or remove that folder."
+                f"{job.folder} holds results of other settings ({', '.join(changed)}). Give another --out, or remove "
+                "that folder."
             )
+
+
+def _change(key: str, found: Any, wanted: Any) -> str:
+    words = {"cohort": "the cohort's slides, patients or labels were others", "folds": "the folds were others"}
+    return words.get(key, f"{key.rstrip('_')} was {found!r}, is {wanted!r}")
 
 
 def gather(out: Path, jobs: Sequence[Job], cohorts: Mapping[str, Cohort], failed: Mapping[str, str]) -> Result:
     """Tables from the job folders, written into the run folder; the control's into `control`."""
     tables = _write_tables(out, [job for job in jobs if not job.shuffled], cohorts)
-    control = [job for job in jobs if job.shuffled]
-    if control:
-        _write_tables(out / "control", control, cohorts)
+    shuffled = [job for job in jobs if job.shuffled]
+    control = _write_tables(out / "control", shuffled, cohorts)[0] if shuffled else pd.DataFrame()
     rows = [
         {"cohort": name, "name": entry.name, "reason": entry.reason}
         for name, cohort in cohorts.items()
@@ -207,10 +244,10 @@ def gather(out: Path, jobs: Sequence[Job], cohorts: Mapping[str, Cohort], failed
     ]
     left_out = pd.DataFrame(rows, columns=["cohort", "name", "reason"])
     _write_csv(left_out, out / "left_out.csv")
-    plans = {"jobs": len(jobs), "failed": dict(failed), "origin": origin()}
-    classes = {name: list(cohort.classes) for name, cohort in cohorts.items()}
-    write_json(out / "study.json", {"format": 1, **plans, "classes": classes})
-    return Result(*tables, failed, left_out)
+    classes = {name: cohort.classes for name, cohort in cohorts.items()}
+    about = {"jobs": len(jobs), "failed": dict(failed), "classes": classes, "origin": origin()}
+    write_json(out / "study.json", {"format": 1, **about})
+    return Result(*tables, control, left_out, classes, failed)
 
 
 def _write_tables(
@@ -222,11 +259,11 @@ def _write_tables(
         if not mine:
             continue
         table = pd.concat([_predictions(job) for job in mine], ignore_index=True)
-        complete = _complete(table, mine)
-        summaries.append(summarise(complete, cohort.classes, cohort.task).assign(cohort=name))
-        if complete["method"].nunique() > 1:
-            comparisons.append(compare_methods(complete, cohort.classes).assign(cohort=name))
         predictions.append(table if len(cohorts) == 1 else table.assign(cohort=name))
+        complete = table[table["method"].isin(_whole([job for job in jobs if job.cohort == name]))]
+        if len(complete):
+            summaries.append(summarise(complete, cohort.classes, cohort.task).assign(cohort=name))
+            comparisons.append(compare_methods(complete, cohort.classes).assign(cohort=name))
     tables = [pd.concat(t, ignore_index=True) if t else pd.DataFrame() for t in (predictions, summaries, comparisons)]
     for table, file in zip(tables, ("predictions.csv", "summary.csv", "comparisons.csv"), strict=True):
         _write_csv(table, out / file)
@@ -234,18 +271,22 @@ def _write_tables(
 
 
 def _predictions(job: Job) -> pd.DataFrame:
-    table = pd.read_csv(job.folder / "predictions.csv", dtype={"slide_id": str, "patient_id": str, "label": str})
+    text = {"slide_id": str, "patient_id": str, "label": str}  # also where they look like a number or like NA
+    try:
+        table = pd.read_csv(
+            job.folder / "predictions.csv", dtype=text, keep_default_na=False, float_precision="round_trip"
+        )
+    except (OSError, ValueError) as error:
+        raise StudyError(f"{job.folder}: predictions.csv is damaged ({error}). Remove that folder.") from error
     table.insert(0, "seed", job.seed)
     table.insert(0, "fold", job.fold)
     table.insert(0, "method", job.variant)
     return table
 
 
-def _complete(table: pd.DataFrame, jobs: Sequence[Job]) -> pd.DataFrame:
-    """Only methods all of whose jobs are done are compared: others would be judged on other slides."""
-    count = pd.Series([job.variant for job in jobs]).value_counts()
-    whole = count[count == count.max()].index
-    return table[table["method"].isin(whole)]
+def _whole(jobs: Sequence[Job]) -> set[str]:
+    """Variants all of whose jobs are done. Only these are judged: others would be judged on other slides."""
+    return {job.variant for job in jobs} - {job.variant for job in jobs if not job.done}
 
 
 def _write_csv(table: pd.DataFrame, path: Path) -> None:
@@ -263,15 +304,10 @@ def _graph_for(settings: Settings, variants: Iterable[Settings]) -> GraphConfig 
 
 
 def _folds(study: Study, name: str, cohort: Cohort, seed: int, out: Path) -> list[Fold]:
-    """The folds of a cohort: those of the run, of a given file, or new ones, which are saved."""
+    """The folds of a cohort, from a given file or made; they are saved, and a run never mixes them with others."""
     ids, patients = list(cohort.slide_ids), list(cohort.patients)
     single = len(study.cohorts) == 1 and len(study.seeds) == 1
     path = out / ("folds.json" if single else f"folds-{name}-seed{seed}.json")
-    if path.exists():
-        folds = read_splits(path, ids, patients)
-        if name not in study.splits and len(folds) != study.folds:
-            raise StudyError(f"{path} has {len(folds)} folds, the study asks for {study.folds}. Give another --out.")
-        return folds
     if name in study.splits:
         folds = read_splits(study.splits[name], ids, patients)
         check_folds(folds, ids, patients)
@@ -283,5 +319,11 @@ def _folds(study: Study, name: str, cohort: Cohort, seed: int, out: Path) -> lis
                 "barcodes carry it."
             )
         folds = make_folds(ids, patients, list(cohort.labels), folds=study.folds, seed=seed, sites=sites)
-    write_folds(folds, path, ids, patients, seed=seed)
+    if not path.exists():
+        write_folds(folds, path, ids, patients, seed=None if name in study.splits else seed)
+    elif read_splits(path, ids, patients) != folds:
+        raise StudyError(
+            f"{path} holds other folds than this study asks for: the labels, the number of folds, the seed, by_site or "
+            "splits have changed since. Give another --out; to keep those folds, name that file as splits."
+        )
     return folds

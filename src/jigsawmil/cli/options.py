@@ -1,0 +1,136 @@
+"""Options that several verbs share, in groups: a verb takes a group as one argument."""
+
+import functools
+import inspect
+import tomllib
+from collections.abc import Callable
+from dataclasses import MISSING, asdict, dataclass, fields, is_dataclass
+from pathlib import Path
+from typing import Annotated, Any, get_type_hints
+
+import typer
+
+from ..errors import ConfigError
+from ..study.run import CohortSpec
+from ..study.study import cohort_spec, make_settings
+from ..train.settings import Settings
+
+DEFAULT = Settings()
+
+Out = Annotated[Path, typer.Option(help="Folder to write to.")]
+Quiet = Annotated[bool, typer.Option("--quiet", "-q", help="Print results and errors only.")]
+Jobs = Annotated[int, typer.Option(min=1, help="Processes; the cores are shared out among them.")]
+Seed = Annotated[int, typer.Option(min=0, help="Decides folds, weights and order.")]
+Memory = Annotated[float, typer.Option(help="Memory for prepared slides, in all.")]
+Device = Annotated[str, typer.Option(help="auto, cpu, cuda, cuda:1.")]
+Mpp = Annotated[float | None, typer.Option(help="Microns per level-0 pixel, where the files do not say.")]
+
+
+@dataclass(frozen=True)
+class TableOptions:
+    """A label table, a folder of features, and what neither says by itself."""
+
+    labels: Annotated[Path, typer.Option(help="Label table: CSV, TSV or XLSX.")]
+    features: Annotated[Path, typer.Option(help="Folder of feature files (TRIDENT, CLAM, STAMP, slideflow, ...).")]
+    slide_column: Annotated[str | None, typer.Option(help="Column of slide ids.")] = None
+    patient_column: Annotated[str | None, typer.Option(help="Column of patient ids.")] = None
+    label_column: Annotated[str | None, typer.Option(help="Column of labels.")] = None
+    site_column: Annotated[str | None, typer.Option(help="Column of sites.")] = None
+    slide_table: Annotated[Path | None, typer.Option(help="STAMP's second table, patient to slide file.")] = None
+    sheet: Annotated[str | None, typer.Option(help="Sheet of an XLSX file.")] = None
+    mpp: Mpp = None
+    patch_size: Annotated[
+        float | None, typer.Option(help="Edge of a patch in level-0 pixels, where the files do not say.")
+    ] = None
+    unit: Annotated[str | None, typer.Option(help="Unit of coordinates, px or um, where the files do not say.")] = None
+    skip_missing: Annotated[
+        bool, typer.Option("--skip-missing", help="Leave out labelled slides without features, and record them.")
+    ] = False
+
+    def given(self) -> dict[str, Any]:
+        values = {key: value for key, value in asdict(self).items() if value not in (None, False)}
+        return {key: str(value) if isinstance(value, Path) else value for key, value in values.items()}
+
+
+@dataclass(frozen=True)
+class TargetOptions:
+    """What the labels mean."""
+
+    positive: Annotated[
+        str | None, typer.Option(help="The positive class of two. Default: the last in sorted order.")
+    ] = None
+    ordinal: Annotated[bool, typer.Option("--ordinal", help="Labels are grades, such as ISUP 0 to 5.")] = False
+
+    def source(self, table: TableOptions) -> CohortSpec:
+        target = {key: value for key, value in asdict(self).items() if value}
+        return cohort_spec({**table.given(), **target})
+
+
+@dataclass(frozen=True)
+class MethodOptions:
+    """The settings that people change; all others through --set."""
+
+    epochs: Annotated[int, typer.Option(help="The most passes over the training slides.")] = DEFAULT.epochs
+    patience: Annotated[
+        int, typer.Option(help="Epochs without gain before stopping; 0 = all epochs, no validation.")
+    ] = DEFAULT.patience
+    lr: Annotated[float, typer.Option(help="Learning rate.")] = DEFAULT.lr
+    batch_size: Annotated[int, typer.Option(help="Slides (or patients) a step.")] = DEFAULT.batch_size
+    k: Annotated[int, typer.Option("--k", help="Nearest neighbours of a patch.")] = DEFAULT.k
+    conv: Annotated[str, typer.Option(help="gat, gcn, gin or sage.")] = DEFAULT.conv
+    lambda_: Annotated[
+        str, typer.Option("--lambda", help="Weight of the jigsaw: a number, em, em-per-slide or balanced.")
+    ] = str(DEFAULT.lambda_)
+    jigsaw: Annotated[str, typer.Option(help="position, consistency or equivariance.")] = DEFAULT.jigsaw
+    level: Annotated[str, typer.Option(help="Pooled into one prediction: slide or patient.")] = DEFAULT.level
+    device: Device = DEFAULT.device
+    more: Annotated[
+        list[str] | None, typer.Option("--set", help="Any other setting: --set heads=4 --set gated=true.")
+    ] = None
+
+    def settings(self, method: str) -> Settings:
+        values = asdict(self)
+        return make_settings({**values, **key_values(values.pop("more") or []), "method": method}, "--set")
+
+
+def key_values(pairs: list[str]) -> dict[str, Any]:
+    """KEY=VALUE read as TOML, so that 4, 0.5, true and words are what they look like."""
+    values: dict[str, Any] = {}
+    for pair in pairs:
+        key, sign, text = pair.partition("=")
+        if not sign:
+            raise ConfigError(f"--set {pair}: expected KEY=VALUE, such as --set heads=4.")
+        try:
+            values[key.strip()] = tomllib.loads(f"v = {text}")["v"]
+        except tomllib.TOMLDecodeError:
+            values[key.strip()] = text.strip()
+    return values
+
+
+def grouped(verb: Callable[..., None]) -> Callable[..., None]:
+    """Let a verb take a group of options as one argument: its fields become the verb's own options."""
+    groups: dict[str, type] = {}
+    parameters: list[inspect.Parameter] = []
+    hints = get_type_hints(verb, include_extras=True)
+    for name, parameter in inspect.signature(verb).parameters.items():
+        group = hints[name]
+        if not (isinstance(group, type) and is_dataclass(group)):
+            parameters.append(parameter.replace(annotation=group))
+            continue
+        groups[name] = group
+        inner = get_type_hints(group, include_extras=True)
+        for field in fields(group):
+            default = inspect.Parameter.empty if field.default is MISSING else field.default
+            keyword = inspect.Parameter.KEYWORD_ONLY
+            parameters.append(inspect.Parameter(field.name, keyword, default=default, annotation=inner[field.name]))
+
+    @functools.wraps(verb)
+    def call(**given: Any) -> None:
+        for name, group in groups.items():
+            given[name] = group(**{field.name: given.pop(field.name) for field in fields(group)})
+        verb(**given)
+
+    ordered = sorted(parameters, key=lambda p: p.kind is inspect.Parameter.KEYWORD_ONLY)
+    call.__signature__ = inspect.Signature(ordered)  # type: ignore[attr-defined]
+    call.__annotations__ = {p.name: p.annotation for p in ordered}
+    return call

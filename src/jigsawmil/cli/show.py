@@ -1,0 +1,94 @@
+"""What the verbs print, and the run of a study with all that a person sees of it."""
+
+import os
+from collections.abc import Iterable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import TypeVar
+
+import pandas as pd
+import typer
+from rich.console import Console
+from rich.markup import escape
+from rich.progress import track
+
+from ..cohort.cohort import Cohort
+from ..errors import StudyError
+from ..files import replacing
+from ..report.control import control_lines, control_table, shuffle_control
+from ..report.live import StudyProgress
+from ..report.pictures import write_pictures
+from ..report.tables import comparison_table, summary_table
+from ..study.study import Result, Study, run_study
+
+T = TypeVar("T")
+
+
+def console() -> Console:
+    """A terminal's own width; 100 columns where there is none, so that tables in files read well."""
+    out = Console()
+    return out if out.is_terminal or "COLUMNS" in os.environ else Console(width=100)
+
+
+def show_study(study: Study, out: Path, jobs: int, quiet: bool) -> None:
+    """Run a study, print its tables, draw its pictures; exit 1 where a job failed."""
+    screen = console()
+    with StudyProgress(screen, quiet) as progress:
+        result = run_study(study, out, processes=jobs, listen=progress, on_plan=progress.plan)
+    for table in (summary_table(result.summary, screen.width), comparison_table(result.comparisons, screen.width)):
+        screen.print(table, "")
+    if study.shuffle_control:
+        show_control(result, out, screen)
+    if len(result.left_out):
+        screen.print(f"{len(result.left_out)} slides or files were left out: {out / 'left_out.csv'}", soft_wrap=True)
+    pictures = write_pictures(out, result.predictions, result.summary, result.classes)
+    screen.print(f"Tables in {out}, {len(pictures)} pictures in {out / 'plots'}.", soft_wrap=True)
+    for name, why in result.failed.items():
+        Console(stderr=True).print(f"[bold red]Failed:[/] {escape(name)}\n{escape(why)}", soft_wrap=True)
+    if result.failed:
+        raise typer.Exit(1)
+
+
+def show_control(result: Result, out: Path, screen: Console) -> None:
+    """Does place matter? For each cohort a table and what it means."""
+    for name, classes in result.classes.items():
+        one = len(result.classes) == 1
+        true, moved = (t if one else t[t["cohort"] == name] for t in (result.predictions, result.control))
+        control = shuffle_control(true, moved, classes)
+        write_csv(control, out / "control" / ("control.csv" if one else f"control-{name}.csv"))
+        screen.print(control_table(control, screen.width))
+        for line in control_lines(control):
+            screen.print(line, highlight=False)
+        screen.print()
+
+
+def show_cohort(cohort: Cohort, screen: Console) -> None:
+    counts = pd.Series([cohort.classes[label] for label in cohort.labels]).value_counts()
+    parts = ", ".join(f"{counts[name]} {name}" for name in cohort.classes)
+    screen.print(f"{len(cohort)} slides of {len(set(cohort.patients))} patients: {parts}.", soft_wrap=True)
+    for note in cohort.notes:
+        screen.print(f"Note: {escape(note)}", soft_wrap=True)
+
+
+def tracked(items: Iterable[T], total: int, words: str, screen: Console, quiet: bool) -> Iterator[T]:
+    """A bar on a terminal, one line elsewhere."""
+    if screen.is_terminal and not quiet:
+        return iter(track(items, words, total, console=screen, transient=True))
+    if not quiet:
+        screen.print(words)
+    return iter(items)
+
+
+def write_csv(table: pd.DataFrame, path: Path) -> None:
+    with writing_to(path.parent), replacing(path) as temporary:
+        table.to_csv(temporary, index=False)
+
+
+@contextmanager
+def writing_to(folder: Path) -> Iterator[None]:
+    """Make a folder; what cannot be written is an error that says so."""
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+        yield
+    except OSError as error:
+        raise StudyError(f"{folder}: cannot be written ({error.strerror}). Choose another place.") from error
