@@ -73,7 +73,8 @@ def knn_graph(coords: Tensor | NDArray, k: int = 50, sigma: str | float = "max-k
     GraphConfig(k=k, sigma=sigma)
     points = _points(coords)
     n, span = len(points), _span(points)
-    indptr, indices, d, reverse = _symmetric_csr(*_nearest_with_ties(points, min(k, n - 1)))
+    indptr, indices, d = _union(*_nearest_with_ties(points, min(k, n - 1)))
+    reverse = _reverse(indptr, indices)
     if sigma == "max-knn":
         scale = float(d.max()) / span
     elif sigma == "max-nearest":
@@ -134,28 +135,29 @@ def _span(points: NDArray) -> float:
     return float(points.max()) or 1.0
 
 
-def _nearest_with_ties(points: NDArray, k: int) -> tuple[NDArray, NDArray, NDArray]:
-    """The nearest patches of each, itself included: distances and indices (patch, asked), and up to which distance
-    they count: that of the k-th, its ties included."""
+def _nearest_with_ties(points: NDArray, k: int) -> tuple[tuple[NDArray, ...], NDArray]:
+    """The nearest patches of each, itself included, and the radius up to which they count: the k-th's, with its ties.
+
+    Distances and indices (patch, asked), nearest first. The few rows with more ties than were asked for follow in
+    arrays of their own, and `again` says where (-1 for all others).
+    """
     n = len(points)
     tree = cKDTree(points)
     ask = min(k + 9, n)  # 8 lattice points share a distance as a rule
     distance, neighbours = (a.reshape(n, ask) for a in tree.query(points, k=ask, workers=-1))
     radius = distance[:, k] * TIE
-    open_ = np.flatnonzero(distance[:, -1] <= radius) if ask < n else np.empty(0, dtype=int)
-    while len(open_):  # more ties than asked for: a few rows, asked again
-        if ask > MAX_TIES * (k + 1):
+    rows = np.flatnonzero(distance[:, -1] <= radius) if ask < n else np.empty(0, dtype=int)
+    wide, wide_neighbours = distance[:0], neighbours[:0]
+    while len(rows) and (wide.shape[1] < n) and not (len(wide) and (wide[:, -1] > radius[rows]).all()):
+        if wide.shape[1] > MAX_TIES * (k + 1):
             raise FeatureError(
-                f"a patch has more than {ask} others at or below the distance of its {k}-th neighbour; expected "
-                "about k. Many patches share one position: are the coordinates of this file right?"
+                f"a patch has more than {wide.shape[1]} others at or below the distance of its {k}-th neighbour; "
+                "expected about k. Many patches share one position: are the coordinates of this file right?"
             )
-        wider = min(2 * ask, n)
-        fill = ((0, 0), (0, wider - ask))
-        distance, neighbours = np.pad(distance, fill, constant_values=np.inf), np.pad(neighbours, fill)
-        distance[open_], neighbours[open_] = tree.query(points[open_], k=wider, workers=-1)
-        ask = wider
-        open_ = open_[distance[open_, -1] <= radius[open_]] if ask < n else open_[:0]
-    return distance, neighbours, radius
+        wide, wide_neighbours = tree.query(points[rows], k=min(2 * wide.shape[1], n), workers=-1)
+    again = np.full(n, -1, dtype=np.int32)
+    again[rows] = np.arange(len(rows))
+    return (distance, neighbours, again, wide, wide_neighbours), radius
 
 
 def _graph(indptr: NDArray, indices: NDArray, d: NDArray, reverse: NDArray, sigma: float) -> SpatialGraph:
@@ -164,55 +166,74 @@ def _graph(indptr: NDArray, indices: NDArray, d: NDArray, reverse: NDArray, sigm
     return SpatialGraph(*(torch.from_numpy(a) for a in (indptr, indices, weight, reverse)))
 
 
-def _symmetric_csr(distance: NDArray, neighbours: NDArray, radius: NDArray) -> tuple[NDArray, ...]:
-    """Union of "l is near j" and "j is near l", as sorted CSR with the position of each edge's reverse."""
-    indptr, indices, d = _union(distance, neighbours, radius)
-    # The pattern is symmetric, so its transpose is itself; transposing visits rows in order and so sorts them.
-    indices, d, _ = _transpose(indptr, indices, d)
-    _, _, reverse = _transpose(indptr, indices, d)
-    return indptr, indices, d, reverse
+@njit(cache=True, nogil=True)
+def _row(j, distance, neighbours, again, wide, wide_neighbours):  # type: ignore[no-untyped-def]
+    if again[j] >= 0:
+        return wide_neighbours[again[j]], wide[again[j]]
+    return neighbours[j], distance[j]
 
 
 @njit(cache=True, nogil=True)
-def _union(distance, neighbours, radius):  # type: ignore[no-untyped-def]
-    """A patch's own neighbours, and those that name it without being named by it; rows unsorted."""
-    n, asked = neighbours.shape
+def _union(rows, radius):  # type: ignore[no-untyped-def]
+    """CSR of "l is near j or j is near l", rows ascending.
+
+    Patches are visited in order and enter the rows of those they name, so rows come out sorted. Where l names j but j
+    does not name l, l's own row lacks j: such pairs wait until j is visited, and enter then.
+    """
+    n = len(radius)
     indptr = np.zeros(n + 1, dtype=np.int32)
+    waiting = np.zeros(n + 1, dtype=np.int32)  # by the patch that is waited for
     for j in range(n):
-        for m in range(asked):
-            if distance[j, m] > radius[j]:
-                break  # nearest first
-            indptr[j + 1] += 1
-            if distance[j, m] > radius[neighbours[j, m]]:
-                indptr[neighbours[j, m] + 1] += 1
+        near, d = _row(j, *rows)
+        for m in range(len(d)):
+            if d[m] > radius[j]:
+                break
+            indptr[near[m] + 1] += 1
+            if d[m] > radius[near[m]]:
+                indptr[j + 1] += 1
+                waiting[near[m] + 1] += 1
     for j in range(n):
         indptr[j + 1] += indptr[j]
+        waiting[j + 1] += waiting[j]
+
+    late = np.empty(waiting[n], dtype=np.int32)
+    late_d = np.empty(waiting[n], dtype=np.float32)
+    place = waiting[:-1].copy()
+    for j in range(n):
+        near, d = _row(j, *rows)
+        for m in range(len(d)):
+            if d[m] > radius[j]:
+                break
+            if d[m] > radius[near[m]]:
+                at = place[near[m]]
+                place[near[m]] += 1
+                late[at], late_d[at] = j, d[m]
+
     indices = np.empty(indptr[n], dtype=np.int32)
-    d = np.empty(indptr[n], dtype=np.float32)
+    values = np.empty(indptr[n], dtype=np.float32)
     place = indptr[:-1].copy()
     for j in range(n):
-        for m in range(asked):
-            if distance[j, m] > radius[j]:
+        near, d = _row(j, *rows)
+        for m in range(len(d)):
+            if d[m] > radius[j]:
                 break
-            other = neighbours[j, m]
-            indices[place[j]], d[place[j]] = other, distance[j, m]
-            place[j] += 1
-            if distance[j, m] > radius[other]:
-                indices[place[other]], d[place[other]] = j, distance[j, m]
-                place[other] += 1
-    return indptr, indices, d
+            at = place[near[m]]
+            place[near[m]] += 1
+            indices[at], values[at] = j, d[m]
+        for e in range(waiting[j], waiting[j + 1]):
+            at = place[late[e]]
+            place[late[e]] += 1
+            indices[at], values[at] = j, late_d[e]
+    return indptr, indices, values
 
 
 @njit(cache=True, nogil=True)
-def _transpose(indptr, indices, d):  # type: ignore[no-untyped-def]
-    """CSR of the transpose of a symmetric pattern, and the position each of its edges had before."""
-    turned, values = np.empty_like(indices), np.empty_like(d)
+def _reverse(indptr, indices):  # type: ignore[no-untyped-def]
+    """Position of edge (l, j) for each edge (j, l): rows are visited in order, so each row's edges arrive in theirs."""
     position = np.empty(len(indices), dtype=np.int32)
     place = indptr[:-1].copy()
-    for j in range(len(indptr) - 1):
-        for e in range(indptr[j], indptr[j + 1]):
-            row = indices[e]
-            at = place[row]
-            place[row] += 1
-            turned[at], values[at], position[at] = j, d[e], e
-    return turned, values, position
+    for e in range(len(indices)):
+        at = place[indices[e]]
+        place[indices[e]] += 1
+        position[at] = e
+    return position

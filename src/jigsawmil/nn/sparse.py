@@ -67,7 +67,8 @@ class _NeighbourAttention(torch.autograd.Function):
         backward = attention_backward_cpu if g.device.type == "cpu" else attention_backward_torch
         y, receive, send, out, alpha, s, t = ctx.saved_tensors
         dy, ds, dt = backward(g.contiguous(), y, receive, send, out, alpha, s, t, ctx.graph, ctx.slope)
-        return dy, torch.einsum("ph,phd->hd", ds, y), torch.einsum("ph,phd->hd", dt, y), None, None
+        own, other = torch.einsum("kph,phd->khd", torch.stack([ds, dt]), y)  # one pass over y for both
+        return dy, own, other, None, None
 
 
 def _sum(x: Tensor, graph: SpatialGraph) -> Tensor:
