@@ -90,7 +90,8 @@ class MethodOptions:
 
     def settings(self, method: str) -> Settings:
         values = asdict(self)
-        return make_settings({**values, **key_values(values.pop("more") or []), "method": method}, "--set")
+        more = key_values(values.pop("more") or [])
+        return make_settings({**values, **more, "method": method}, "--set")
 
 
 def key_values(pairs: list[str]) -> dict[str, Any]:
