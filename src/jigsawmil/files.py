@@ -34,4 +34,4 @@ def new_folder(path: Path) -> Iterator[Path]:
 
 
 def _beside(path: Path) -> Path:
-    return path.with_name(f".{path.name}.{os.getpid()}-{threading.get_ident()}.partial")
+    return path.with_name(f".{path.name.lstrip('.')}.{os.getpid()}-{threading.get_ident()}.partial")

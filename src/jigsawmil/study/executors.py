@@ -4,10 +4,12 @@ import multiprocessing
 import os
 import queue
 import signal
+import threading
 import traceback
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import Future, ProcessPoolExecutor, wait
 from concurrent.futures.process import BrokenProcessPool
+from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Any
 
@@ -15,7 +17,7 @@ import torch
 
 from ..errors import JigsawmilError
 from ..train.fit import Epoch
-from .run import Job, run_job
+from .run import Job, forget, run_job
 
 
 @dataclass(frozen=True)
@@ -35,25 +37,33 @@ Listener = Callable[[Event], None]
 
 
 def run_local(jobs: Sequence[Job], processes: int, listen: Listener) -> None:
-    """Run jobs; one that fails is told and does not stop the rest. Ctrl-C stops all, and what is done stays."""
+    """Run jobs; one that fails is told and does not stop the rest. Ctrl-C stops all, and what is done stays.
+
+    A worker killed from outside ends the others with it, and every job that is not done is told as failed.
+    """
     if processes <= 1 or len(jobs) <= 1:
-        for job in jobs:
-            listen(Event(job, error=_attempt(job, lambda epoch, job=job: listen(Event(job, epoch)))))  # type: ignore[misc]
+        try:
+            for job in jobs:
+                listen(Event(job, error=_attempt(job, lambda epoch, job=job: listen(Event(job, epoch)))))  # type: ignore[misc]
+        finally:
+            forget()
         return
     processes = min(processes, len(jobs))
     context = multiprocessing.get_context("spawn")  # OpenMP does not survive a fork
     told: Any = context.Queue()
-    threads = max(1, (os.cpu_count() or 1) // processes)
+    threads = max(1, torch.get_num_threads() // processes)
+    others = multiprocessing.active_children()
     pool = ProcessPoolExecutor(processes, context, _start_worker, (threads, told))
     try:
-        running: dict[Future[str | None], Job] = {pool.submit(_work, index, job): job for index, job in enumerate(jobs)}
+        with _deaf_to_interrupts():  # workers are started here, and inherit it
+            running = {pool.submit(_work, index, job): job for index, job in enumerate(jobs)}
         while running:
             done, _ = wait(running, timeout=0.2)
             _pass_on(told, jobs, listen)
             for future in done:
                 listen(Event(running.pop(future), error=_outcome(future)))
     except BaseException:
-        for child in multiprocessing.active_children():
+        for child in set(multiprocessing.active_children()).difference(others):
             child.terminate()
         raise
     finally:
@@ -71,14 +81,36 @@ def _attempt(job: Job, on_epoch: Callable[[Epoch], None]) -> str | None:
     return None
 
 
+@contextmanager
+def _deaf_to_interrupts() -> Iterator[None]:
+    """Ctrl-C reaches the parent, which ends its workers; it waits until this is over."""
+    if not hasattr(signal, "pthread_sigmask"):  # Windows
+        yield
+        return
+    before = signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGINT})
+    try:
+        yield
+    finally:
+        signal.pthread_sigmask(signal.SIG_SETMASK, before)
+
+
 _told: Any = None  # the worker's way to speak to its parent
 
 
 def _start_worker(threads: int, told: Any) -> None:
     global _told
-    signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C reaches the parent, which ends its workers
+    signal.signal(signal.SIGINT, signal.SIG_IGN)
+    threading.Thread(target=_end_with_parent, daemon=True).start()
     torch.set_num_threads(threads)
     _told = told
+
+
+def _end_with_parent() -> None:
+    """A parent that was killed cannot end its workers, and they would write beside those of the next run."""
+    parent = multiprocessing.parent_process()
+    assert parent is not None
+    parent.join()
+    os._exit(1)
 
 
 def _work(index: int, job: Job) -> str | None:
@@ -98,4 +130,7 @@ def _outcome(future: Future[str | None]) -> str | None:
     try:
         return future.result()
     except BrokenProcessPool:
-        return "a worker process was killed (out of memory?). Run the same command again: it does what is missing."
+        return (
+            "a worker process was killed (out of memory?). Run the same command again, perhaps with fewer processes "
+            "or less memory_gb: it does what is missing."
+        )

@@ -17,7 +17,7 @@ from safetensors.numpy import save_file
 from ..cohort.cohort import Cohort
 from ..cohort.splits import Fold, inner_split
 from ..config import GraphConfig
-from ..errors import LabelError, SplitError
+from ..errors import LabelError, SplitError, StudyError
 from ..files import new_folder
 from ..nn.model import Model, build_model
 from ..train.checkpoint import ModelCard, origin, save_model, write_json
@@ -85,10 +85,13 @@ def run_job(job: Job, on_epoch: Callable[[Epoch], None] | None = None) -> None:
     """Fit, predict the test fold, write. Run again after a kill it goes on, to the bits it would have had."""
     started = time.time()
     feed = _feed(job.source, job.graph, job.settings.grid, job.settings.level, job.shuffled, job.memory_gb)
-    key = hashlib.sha256(json.dumps(job.spec, sort_keys=True).encode()).hexdigest()[:12]
+    if fingerprint(feed.cohort) != job.fingerprint:
+        raise StudyError(f"{job.source.labels}: the labels or features changed after the study was planned. Run again.")
+    if job.folder.exists() and any(job.folder.iterdir()):
+        raise StudyError(f"{job.folder} is not empty; a job needs it new. Remove that folder and run again.")
     job.folder.parent.mkdir(parents=True, exist_ok=True)
-    for left in job.folder.parent.glob(f".{job.folder.name}.*.partial"):
-        shutil.rmtree(left)  # of a process that was killed
+    _sweep(job.folder, "partial")  # of a process that was killed
+    key = hashlib.sha256(json.dumps(job.spec, sort_keys=True).encode()).hexdigest()[:12]
     state = job.folder.with_name(f".{job.folder.name}.{key}.state")
     model, progress = fit_split(feed, job.split, job.settings, job.seed, job.fold, on_epoch, state)
     fitted = time.time()
@@ -96,7 +99,8 @@ def run_job(job: Job, on_epoch: Callable[[Epoch], None] | None = None) -> None:
     table, attention = predict_table(model, feed, test, job.settings)
     with new_folder(job.folder) as folder:
         table.to_csv(folder / "predictions.csv", index=False)
-        pd.DataFrame([asdict(epoch) for epoch in progress.epochs]).to_csv(folder / "trace.csv", index=False)
+        trace = pd.DataFrame([asdict(epoch) for epoch in progress.epochs])
+        trace.assign(kept=trace["epoch"] == progress.best).to_csv(folder / "trace.csv", index=False)
         save_model(folder, model, make_card(feed, model, job.settings, job.seed, progress))
         if job.attention:
             places = {f"{slide}/coords": _coords(feed.cohort, slide) for slide in attention}
@@ -104,7 +108,7 @@ def run_job(job: Job, on_epoch: Callable[[Epoch], None] | None = None) -> None:
         times = {"fit": fitted - started, "predict": time.time() - fitted, "epochs": len(progress.epochs)}
         values = {"name": job.name, "spec": job.spec, "best_epoch": progress.best, "seconds": times}
         write_json(folder / "job.json", {**values, "variant": job.variant, "fold": job.fold, "origin": origin()})
-    state.unlink(missing_ok=True)
+    _sweep(job.folder, "state")  # this one, and any of settings that were given up
 
 
 def fit_split(
@@ -120,7 +124,8 @@ def fit_split(
     cohort, config = feed.cohort, settings.train_config()
     train, val = list(split.train), list(split.val)
     if config.patience and not val:
-        rows = [np.flatnonzero(cohort.slide_ids == slide)[0] for slide in train]
+        row_of = {slide: row for row, slide in enumerate(cohort.slide_ids)}
+        rows = [row_of[slide] for slide in train]
         patients, labels = list(cohort.patients[rows]), list(cohort.labels[rows])
         try:
             parts = inner_split(train, patients, labels, fraction=config.validation, seed=seed)
@@ -204,6 +209,18 @@ def _feed(
 ) -> Feed:
     """Kept between the jobs of a process, so that slides are read and graphs built once."""
     return Feed(_cohort(source), graph, grid, memory_gb=memory_gb, level=level, shuffle=0 if shuffled else None)
+
+
+def forget() -> None:
+    """Let go of what is kept between jobs: the files may change before this process runs its next study."""
+    _feed.cache_clear()
+    _cohort.cache_clear()
+
+
+def _sweep(folder: Path, ending: str) -> None:
+    """Remove what a job left beside its folder."""
+    for left in folder.parent.glob(f".{folder.name}.*.{ending}"):
+        shutil.rmtree(left) if left.is_dir() else left.unlink()
 
 
 def _coords(cohort: Cohort, slide_id: str) -> np.ndarray:

@@ -98,7 +98,7 @@ def read_study(path: str | Path) -> Study:
         if "splits" in table:
             splits[name] = table.pop("splits")
         cohorts[name] = cohort_spec(table, where)
-    make_settings(defaults, f"{path.name}: defaults")  # a mistake in them is theirs, not the first variant's
+    _known_settings(defaults, f"{path.name}: defaults")  # a mistake in them is theirs, not the first variant's
     variants = {}
     for name, table in variant_tables.items():
         where = f"{path.name}: variants.{name}"
@@ -114,14 +114,17 @@ def read_study(path: str | Path) -> Study:
 
 def make_settings(values: Mapping[str, Any], where: str = "settings") -> Settings:
     """Settings from a flat table; `lambda` is spelt as people spell it."""
-    known = [field.name.rstrip("_") for field in fields(Settings)]
-    plain = {("lambda" if key == "lambda_" else key): value for key, value in values.items()}
-    for key in plain:
-        choose(f"{where}: key", key, known)
+    _known_settings(values, where)
     try:
-        return Settings(**{("lambda_" if key == "lambda" else key): value for key, value in plain.items()})
+        return Settings(**{("lambda_" if key == "lambda" else key): value for key, value in values.items()})
     except ConfigError as error:
         raise ConfigError(f"{where}: {error}") from error
+
+
+def _known_settings(values: Mapping[str, Any], where: str) -> None:
+    known = [field.name.rstrip("_") for field in fields(Settings)]
+    for key in values:
+        choose(f"{where}: key", "lambda" if key == "lambda_" else key, known)
 
 
 def _table(value: Any, where: str) -> dict[str, Any]:
@@ -160,7 +163,7 @@ def run_study(
         listen(event)
 
     run_local(missing, processes, note)
-    if failed and not _whole([job for job in jobs if not job.shuffled]):
+    if failed and not any(_whole([job for job in jobs if not job.shuffled], name) for name in cohorts):
         name, why = next(iter(failed.items()))
         raise StudyError(f"{len(failed)} of {len(jobs)} jobs failed, and no method is whole; the first, {name}:\n{why}")
     return gather(out, jobs, cohorts, failed)
@@ -260,7 +263,7 @@ def _write_tables(
             continue
         table = pd.concat([_predictions(job) for job in mine], ignore_index=True)
         predictions.append(table if len(cohorts) == 1 else table.assign(cohort=name))
-        complete = table[table["method"].isin(_whole([job for job in jobs if job.cohort == name]))]
+        complete = table[table["method"].isin(_whole(jobs, name))]
         if len(complete):
             summaries.append(summarise(complete, cohort.classes, cohort.task).assign(cohort=name))
             comparisons.append(compare_methods(complete, cohort.classes).assign(cohort=name))
@@ -284,9 +287,10 @@ def _predictions(job: Job) -> pd.DataFrame:
     return table
 
 
-def _whole(jobs: Sequence[Job]) -> set[str]:
+def _whole(jobs: Sequence[Job], cohort: str) -> set[str]:
     """Variants all of whose jobs are done. Only these are judged: others would be judged on other slides."""
-    return {job.variant for job in jobs} - {job.variant for job in jobs if not job.done}
+    mine = [job for job in jobs if job.cohort == cohort]
+    return {job.variant for job in mine} - {job.variant for job in mine if not job.done}
 
 
 def _write_csv(table: pd.DataFrame, path: Path) -> None:

@@ -20,6 +20,8 @@ from ..files import replacing
 from ..nn.model import Model, ModelConfig
 
 WEIGHTS, CARD = "model.safetensors", "model.json"
+# what comes of reading a file that is damaged or somebody else's
+_FOREIGN = (ValueError, KeyError, TypeError, AttributeError, SafetensorError, RuntimeError, OSError)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -67,7 +69,7 @@ def load_model(folder: str | Path) -> tuple[Model, ModelCard]:
         )
         model = Model(card.model)
         model.load_state_dict(load_file(folder / WEIGHTS))
-    except (ValueError, KeyError, TypeError, ConfigError, SafetensorError, RuntimeError) as error:
+    except (*_FOREIGN, ConfigError) as error:
         raise StudyError(f"{folder}: not a model of this program ({error}). Train it again.") from error
     return model.eval(), card
 
@@ -80,19 +82,22 @@ def save_state(path: Path, tensors: dict[str, torch.Tensor], values: dict[str, A
 
 
 def load_state(path: Path) -> tuple[dict[str, torch.Tensor], dict[str, Any]]:
-    with safe_open(path, framework="pt") as file:
-        values = json.loads(file.metadata()["state"])
-    return load_file(path), values
+    try:
+        with safe_open(path, framework="pt") as file:
+            values = json.loads(file.metadata()["state"])
+        return load_file(path), values
+    except _FOREIGN as error:
+        raise StudyError(f"{path}: not a training that can go on ({error}). Remove it to begin anew.") from error
 
 
 def origin() -> dict[str, Any]:
     """Versions, commit and machine."""
     here = Path(__file__).parent
-    command = ["git", "-C", str(here), "rev-parse", "HEAD"]
+    command = ["git", "-C", str(here), "rev-parse", "HEAD", f"HEAD:./{Path(__file__).name}"]
     try:
-        commit = subprocess.run(command, capture_output=True, text=True, timeout=10, check=True).stdout.strip()
+        commit = subprocess.run(command, capture_output=True, text=True, timeout=10, check=True).stdout.split()[0]
     except (OSError, subprocess.SubprocessError):
-        commit = None  # installed, not checked out
+        commit = None  # installed, perhaps below somebody else's repository
     return {
         "jigsawmil": version("jigsawmil"),
         "commit": commit,
@@ -116,4 +121,3 @@ def _plain(value: Any) -> Any:
     if isinstance(value, list | tuple):
         return [_plain(item) for item in value]
     return None if isinstance(value, float) and not math.isfinite(value) else value
-

@@ -45,13 +45,14 @@ class Feed:
     @property
     def labels(self) -> torch.Tensor:
         """(bag,)"""
-        return torch.tensor([int(self.cohort.labels[slides[0]]) for slides in self.members])
+        labels = self.cohort.labels
+        return torch.tensor([int(labels[slides[0]]) for slides in self.members])
 
     def bags_of(self, slide_ids: Sequence[str]) -> list[int]:
-        """Bags that consist of these slides, in the order of the cohort."""
+        """Bags that hold any of these slides, in the order of the cohort; a patient's bag is never cut."""
         wanted = set(slide_ids)
         ids = self.cohort.slide_ids
-        return [bag for bag, slides in enumerate(self.members) if ids[slides[0]] in wanted]
+        return [bag for bag, slides in enumerate(self.members) if any(ids[slide] in wanted for slide in slides)]
 
     def batch(self, bags: Sequence[int]) -> Batch:
         whole = len(self.members) < len(self.cohort)

@@ -22,6 +22,7 @@ from .lambdas import Lambda, LambdaConfig
 
 SAVE_SECONDS = 30.0  # between two saves of a running training
 PRECISIONS = ("float32", "bfloat16", "float16")
+_DIVERGED = "Lower lr, and look at the features."  # what to do
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -111,15 +112,18 @@ def fit(
     optimiser = torch.optim.Adam(model.parameters(), config.lr, weight_decay=config.weight_decay, fused=True)
     lam = Lambda(config.lambda_ if model.jigsaw is not None else LambdaConfig(policy="fixed", value=0.0))
     weights = class_weights(feed.labels[list(train)], model.config.classes) if config.class_weights else None
+    scaler = torch.amp.GradScaler(device.type, enabled=config.precision == "float16")  # small gradients would be 0
     progress = Progress([], 0, {})
     if state is not None and state.exists():
-        _resume(state, model, optimiser, lam, progress)
+        _resume(state, model, optimiser, scaler, lam, progress)
     saved = time.monotonic()
 
     while not progress.stop(config):
         start, number = time.perf_counter(), len(progress.epochs) + 1
         with _seeded(seed, number) as generator:
-            mil, jigsaw = _pass(model, feed, train, optimiser, lam, weights, config, generator)
+            mil, jigsaw = _pass(model, feed, train, optimiser, scaler, lam, weights, config, generator)
+        if not all(bool(weight.isfinite().all()) for weight in model.parameters()):
+            raise ConfigError(f"the training diverged in epoch {number}: weights are no numbers any more. {_DIVERGED}")
         weight = lam.mean
         lam.end_epoch()
         loss, auc = evaluate(model, feed, validation, config) if validation else (math.nan, math.nan)
@@ -130,13 +134,11 @@ def fit(
         if on_epoch:
             on_epoch(progress.epochs[-1])
         if state is not None and time.monotonic() - saved > SAVE_SECONDS:
-            _save(state, model, optimiser, lam, progress)
+            _save(state, model, optimiser, scaler, lam, progress)
             saved = time.monotonic()
 
     if not progress.best:
-        raise ConfigError(
-            "the validation loss was never a number: the training diverged. Lower lr, and look at the features."
-        )
+        raise ConfigError(f"the training diverged: the validation loss was never a number. {_DIVERGED}")
     model.load_state_dict(progress.kept)
     model.eval()
     return progress
@@ -147,6 +149,7 @@ def _pass(
     feed: Feed,
     train: Sequence[int],
     optimiser: torch.optim.Optimizer,
+    scaler: torch.amp.GradScaler,
     lam: Lambda,
     weights: Tensor | None,
     config: TrainConfig,
@@ -173,9 +176,11 @@ def _pass(
         weighted = mil if weights is None else mil * weights.to(device)[target]
         total = weighted.mean() + (lam_ * jigsaw).mean()
         optimiser.zero_grad(set_to_none=True)
-        total.backward()
+        scaler.scale(total).backward()
+        scaler.unscale_(optimiser)
         torch.nn.utils.clip_grad_norm_(model.parameters(), config.clip)
-        optimiser.step()
+        scaler.step(optimiser)
+        scaler.update()
     return float(np.mean(mils)), float(np.mean(jigsaws))
 
 
@@ -185,13 +190,15 @@ def predict(
     """For each bag: class probabilities (class,), and its slides' attention in the order of their files."""
     device = pick_device(config.device)
     model.to(device).eval()
-    with torch.inference_mode():
-        for batch in feed.stream([[bag] for bag in bags]):
+    for batch in feed.stream([[bag] for bag in bags]):
+        with torch.inference_mode():  # not around the yield, where it would hold for the caller too
             batch = batch.to(device)
             with autocast(device, config.precision):
                 output = model(batch)
             attention = [part.float().cpu().numpy() for part in batch.in_file_order(output.attention)]
-            yield model.probabilities(output)[0].double().cpu().numpy(), attention
+            single = output._replace(logits=output.logits.float())  # bfloat16 knows 128 probabilities above 1/2
+            p = model.probabilities(single)[0].double().cpu().numpy()
+        yield p, attention
 
 
 def evaluate(model: Model, feed: Feed, bags: Sequence[int], config: TrainConfig) -> tuple[float, float]:
@@ -214,9 +221,13 @@ def pick_device(name: str) -> torch.device:
     if name == "auto":
         return torch.device("cuda" if torch.cuda.is_available() else "cpu")
     try:
-        return torch.device(name)
+        device = torch.device(name)
     except RuntimeError as error:
         raise ConfigError(f"device: found {name!r}, expected auto, cpu, cuda or cuda:1.") from error
+    found = torch.cuda.device_count()
+    if device.type == "cuda" and (device.index or 0) >= found:
+        raise ConfigError(f"device: {name!r}, but torch sees {found} CUDA devices here. Use auto or cpu.")
+    return device
 
 
 def class_weights(labels: Tensor, classes: int) -> Tensor:
@@ -238,16 +249,30 @@ def _seeded(seed: int, epoch: int) -> Iterator[torch.Generator]:
         yield torch.Generator().manual_seed(mixed)
 
 
-def _save(path: Path, model: Model, optimiser: torch.optim.Optimizer, lam: Lambda, progress: Progress) -> None:
+def _save(
+    path: Path,
+    model: Model,
+    optimiser: torch.optim.Optimizer,
+    scaler: torch.amp.GradScaler,
+    lam: Lambda,
+    progress: Progress,
+) -> None:
     tensors = {f"model/{name}": value for name, value in model.state_dict().items()}
     tensors |= {f"kept/{name}": value for name, value in progress.kept.items()}
     for index, moments in optimiser.state_dict()["state"].items():
         tensors |= {f"adam/{index}/{name}": value for name, value in moments.items()}
-    values = {"epochs": [asdict(epoch) for epoch in progress.epochs], "best": progress.best, "lambda": lam.state()}
-    save_state(path, tensors, values)
+    values = {"epochs": [asdict(epoch) for epoch in progress.epochs], "best": progress.best}
+    save_state(path, tensors, {**values, "lambda": lam.state(), "scaler": scaler.state_dict()})
 
 
-def _resume(path: Path, model: Model, optimiser: torch.optim.Optimizer, lam: Lambda, progress: Progress) -> None:
+def _resume(
+    path: Path,
+    model: Model,
+    optimiser: torch.optim.Optimizer,
+    scaler: torch.amp.GradScaler,
+    lam: Lambda,
+    progress: Progress,
+) -> None:
     tensors, values = load_state(path)
 
     def part(prefix: str) -> dict[str, Tensor]:
@@ -258,6 +283,7 @@ def _resume(path: Path, model: Model, optimiser: torch.optim.Optimizer, lam: Lam
     adam = optimiser.state_dict()
     adam["state"] = {index: part(f"adam/{index}/") for index in range(count)}
     optimiser.load_state_dict(adam)
+    scaler.load_state_dict(values["scaler"])
     lam.load(values["lambda"])
     progress.epochs = [Epoch(**epoch) for epoch in values["epochs"]]
     progress.best, progress.kept = values["best"], part("kept/")

@@ -9,6 +9,7 @@
 Why `em` falls behind a well chosen number, and why `balanced` does not need one, is in docs/paper.md.
 """
 
+import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -33,9 +34,9 @@ class LambdaConfig:
 
     def __post_init__(self) -> None:
         choose("lambda policy", self.policy, POLICIES)
-        require("lambda value", self.value, self.value >= 0, "a number of at least 0")
-        require("lambda a", self.a, self.a > 0, "a number above 0")
-        require("lambda b", self.b, self.b >= 0, "a number of at least 0")
+        require("lambda value", self.value, 0 <= self.value < math.inf, "a number of at least 0")
+        require("lambda a", self.a, 0 < self.a < math.inf, "a number above 0")
+        require("lambda b", self.b, 0 <= self.b < math.inf, "a number of at least 0")
         require("lambda every", self.every, isinstance(self.every, int) and self.every >= 1, "at least 1 epoch")
 
 

@@ -4,10 +4,32 @@ import dataclasses
 from dataclasses import asdict, dataclass, fields
 from typing import Any
 
-from ..config import GraphConfig, choose
+from ..config import GraphConfig, choose, require
 from ..nn.model import METHODS, ModelConfig
 from .fit import TrainConfig
 from .lambdas import parse_lambda
+
+KINDS: dict[Any, str] = {
+    bool: "true or false",
+    int: "a whole number",
+    float: "a number",
+    str: "text",
+    str | float: "text or a number",
+}
+
+
+def check_type(name: str, value: Any, kind: Any) -> None:
+    """Refuse a value of another kind, as study files may hold it; a whole number is a number too."""
+    whole = isinstance(value, int) and isinstance(1.0, kind)
+    fits = kind is bool if isinstance(value, bool) else whole or isinstance(value, kind)
+    require(name, value, fits, KINDS[kind])
+
+
+def check_types(config: Any) -> None:
+    """The same for every field of a config that holds one plain value."""
+    for field in fields(config):
+        if field.type in KINDS:
+            check_type(field.name.rstrip("_"), getattr(config, field.name), field.type)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -51,6 +73,7 @@ class Settings:
     precision: str = "float32"
 
     def __post_init__(self) -> None:
+        check_types(self)
         choose("level", self.level, ("slide", "patient"))
         self.model_config(in_dim=1, task="binary", classes=2)  # refuse what is impossible before anything runs
         self.graph_config()

@@ -1,0 +1,154 @@
+"""Slides on their way to the model: prepared once, within the budget, pooled by patient, shuffled within a slide."""
+
+import dataclasses
+from collections import Counter
+from pathlib import Path
+
+import numpy as np
+import pytest
+import torch
+
+from jigsawmil.cohort.bag import Bag
+from jigsawmil.cohort.cohort import Cohort, Slide
+from jigsawmil.cohort.formats import write_bag
+from jigsawmil.config import GraphConfig
+from jigsawmil.errors import FeatureError
+from jigsawmil.nn.batch import Batch
+from jigsawmil.train.feed import Feed, shuffle_places
+
+GRAPH = GraphConfig(k=4)
+
+
+def counting(cohort: Cohort) -> tuple[Cohort, Counter[str]]:
+    reads: Counter[str] = Counter()
+
+    def read(slide: Slide) -> Bag:
+        reads[slide.slide_id] += 1
+        return cohort.read_slide(slide)
+
+    return dataclasses.replace(cohort, read_slide=read), reads
+
+
+def each(feed: Feed) -> list[list[int]]:
+    return [[bag] for bag in range(len(feed))]
+
+
+def test_every_slide_is_read_and_prepared_once(cohort: Cohort) -> None:
+    watched, reads = counting(cohort)
+    feed = Feed(watched, GRAPH, grid=3)
+    assert not reads  # nothing before it is needed
+    for _ in range(3):
+        first = list(feed.stream(each(feed)))
+    assert set(reads.values()) == {1}
+    assert len(reads) == len(cohort)
+    assert feed.batch([2]) is first[2]
+
+
+@pytest.mark.parametrize("share", [0.0, 0.5])
+def test_what_is_kept_stays_within_the_budget(cohort: Cohort, share: float) -> None:
+    watched, reads = counting(cohort)
+    sizes = {b.slide_ids[0]: b.nbytes for b in Feed(cohort, GRAPH, grid=3).stream([[i] for i in range(len(cohort))])}
+    budget = share * sum(sizes.values())
+    feed = Feed(watched, GRAPH, grid=3, memory_gb=budget / 1e9)
+    for _ in range(2):
+        list(feed.stream(each(feed)))
+    kept = [slide for slide, count in reads.items() if count == 1]
+    assert sum(sizes[slide] for slide in kept) <= budget
+    assert len(kept) >= share * len(cohort) - 3  # and the budget is used
+
+
+def test_a_batch_is_what_the_bags_make(cohort: Cohort) -> None:
+    feed = Feed(cohort, GRAPH, grid=3)
+    got, made = feed.batch([4, 1]), Batch.of([cohort.bag(4), cohort.bag(1)], GRAPH, 3)
+    assert got.slide_ids == made.slide_ids == (cohort.slides[4].slide_id, cohort.slides[1].slide_id)
+    assert torch.equal(got.features, made.features)
+    assert torch.equal(got.bins, made.bins)
+    assert torch.equal(got.graph.indices, made.graph.indices)
+    assert Feed(cohort, None, grid=3).batch([0]).graph is None
+
+
+def test_bags_are_found_by_their_slides(cohort: Cohort) -> None:
+    feed = Feed(cohort, None, grid=3)
+    ids = [str(cohort.slide_ids[i]) for i in (7, 2, 11)]
+    assert feed.bags_of(ids) == [2, 7, 11]
+    assert feed.labels.tolist() == cohort.labels.tolist()
+    assert feed.bags_of([]) == []
+
+
+def test_a_patient_is_one_bag_of_all_its_slides(cohort: Cohort) -> None:
+    feed = Feed(cohort, GRAPH, grid=3, level="patient")
+    patients = list(dict.fromkeys(cohort.patients))
+    assert len(feed) == len(patients) < len(cohort)
+    for bag, patient in enumerate(patients):
+        slides = [i for i in range(len(cohort)) if cohort.patients[i] == patient]
+        batch = feed.batch([bag])
+        assert batch.slide_ids == tuple(cohort.slide_ids[slides])
+        assert batch.bags == ((0, sum(len(cohort.bag(i)) for i in slides)),)
+        assert feed.labels[bag] == cohort.labels[slides[0]]
+        for slide in slides:  # found by any of them
+            assert feed.bags_of([str(cohort.slide_ids[slide])]) == [bag]
+
+
+def test_no_edge_joins_two_slides_of_a_patient(cohort: Cohort) -> None:
+    feed = Feed(cohort, GraphConfig(k=500), grid=3, level="patient")  # every patch would reach every other
+    bag = next(b for b, slides in enumerate(feed.members) if len(slides) == 2)
+    batch = feed.batch([bag, 0])
+    graph, owner = batch.graph, np.repeat(range(len(batch.slides)), np.diff(batch.slide_ptr))
+    rows = np.repeat(np.arange(len(owner)), np.diff(graph.indptr.numpy()))
+    assert (owner[rows] == owner[graph.indices.numpy()]).all()
+    sizes = np.diff(batch.slide_ptr)
+    assert graph.edges == (sizes**2).sum()  # and within a slide all are joined
+    assert len(batch) == 2
+    assert len(batch.slides) == 2 + len(feed.members[0])
+
+
+def test_shuffling_moves_patches_within_their_slide_only(cohort: Cohort) -> None:
+    plain, moved = Feed(cohort, GRAPH, grid=3), Feed(cohort, GRAPH, grid=3, shuffle=0)
+    for i in range(4):
+        bag = cohort.bag(i)
+        other = shuffle_places(bag, 0)
+        assert torch.equal(other.features, bag.features)
+        assert not torch.equal(other.coords, bag.coords)
+        assert sorted(map(tuple, other.coords.tolist())) == sorted(map(tuple, bag.coords.tolist()))
+        one, two = plain.batch([i]), moved.batch([i])
+        assert torch.equal(one.graph.indices, two.graph.indices)  # the places, and so the graph, are the same
+        assert torch.equal(one.bins, two.bins)
+        assert sorted(map(tuple, one.features.tolist())) == sorted(map(tuple, two.features.tolist()))
+        assert not torch.equal(one.features, two.features)
+
+
+def test_shuffling_depends_on_the_seed_and_the_slide_alone() -> None:
+    coords = torch.arange(60, dtype=torch.float64).reshape(30, 2)
+    a, b = (Bag(slide_id=name, features=torch.zeros(30, 4), coords=coords) for name in "ab")
+    assert torch.equal(shuffle_places(a, 0).coords, shuffle_places(a, 0).coords)
+    assert not torch.equal(shuffle_places(a, 0).coords, shuffle_places(a, 1).coords)
+    assert not torch.equal(shuffle_places(a, 0).coords, shuffle_places(b, 0).coords)
+
+
+def test_a_slide_that_cannot_be_read_is_named_where_it_would_have_come(cohort: Cohort) -> None:
+    bad = cohort.slides[3].slide_id
+
+    def read(slide: Slide) -> Bag:
+        if slide.slide_id == bad:
+            raise FeatureError(f"{bad}: damaged")
+        return cohort.read_slide(slide)
+
+    stream = Feed(dataclasses.replace(cohort, read_slide=read), GRAPH, grid=3).stream([[i] for i in range(6)])
+    assert [next(stream).slide_ids[0] for _ in range(3)] == cohort.slide_ids[:3].tolist()
+    with pytest.raises(FeatureError, match=f"{bad}: damaged"):
+        next(stream)
+
+
+def test_slides_from_files_are_prepared_once_too(tmp_path: Path, cohort: Cohort) -> None:
+    """The cohort keeps no second copy beside the prepared slides."""
+    (tmp_path / "features").mkdir()
+    for i in range(4):
+        write_bag(cohort.bag(i), tmp_path / "features" / f"{cohort.slides[i].slide_id}.h5")
+    rows = [f"{slide.slide_id},{i % 2}" for i, slide in enumerate(cohort.slides[:4])]
+    (tmp_path / "labels.csv").write_text("\n".join(["slide_id,label", *rows]))
+    read = Cohort.read(tmp_path / "labels.csv", tmp_path / "features", memory_gb=0.0)
+    feed = Feed(read, GRAPH, grid=3)
+    before = [feed.batch([i]).features.clone() for i in range(4)]
+    for file in (tmp_path / "features").iterdir():
+        file.unlink()
+    assert all(torch.equal(feed.batch([i]).features, before[i]) for i in range(4))
