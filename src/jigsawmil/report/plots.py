@@ -143,7 +143,7 @@ def read_traces(run: str | Path) -> pd.DataFrame:
             raise StudyError(
                 f"{file}: cannot be read ({error}). Delete the folder of this job and run again."
             ) from error
-        if missing := [c for c in ("epoch", "val_loss", *TRACES) if c not in trace]:
+        if missing := [c for c in ("epoch", "kept", "val_loss", *TRACES) if c not in trace]:
             raise StudyError(f"{file}: no column {', '.join(missing)}. Delete the folder of this job and run again.")
         job, variant, cohort = (parent.name for parent in list(file.parents)[:3])
         traces.append(trace.assign(cohort=cohort, method=variant, job=job))
@@ -151,7 +151,7 @@ def read_traces(run: str | Path) -> pd.DataFrame:
 
 
 def trace_figure(traces: pd.DataFrame) -> Figure:
-    """One row of panels a cohort, a line a job; a dot marks the lowest validation loss, whose weights are kept.
+    """One row of panels a cohort, a line a job; a dot marks the epoch whose weights were kept.
 
     Methods without a jigsaw have no line in the panels of jigsaw and lambda, whatever their trace holds there.
     """
@@ -174,7 +174,7 @@ def trace_figure(traces: pd.DataFrame) -> Figure:
                 colour, dash = styles[str(method)]
                 ax.plot(job["epoch"], job[column], color=colour, linestyle=dash, linewidth=0.9, alpha=0.85)
                 if job["val_loss"].notna().any():
-                    kept = job.loc[job["val_loss"].idxmin()]
+                    kept = job[job["kept"]]
                     ax.plot(kept["epoch"], kept[column], "o", color=colour, markersize=3.5)
             ax.set(title=TRACES[column] if len(by_cohort) == 1 else f"{cohort}: {TRACES[column]}", xlabel="epoch")
             ax.xaxis.set_major_locator(MaxNLocator(5, integer=True))
