@@ -165,7 +165,7 @@ def trace_figure(traces: pd.DataFrame) -> Figure:
         handles.append(Line2D([], [], color="0.3", marker="o", linestyle="", markersize=4, label="weights kept"))
     width = 2.9 * max(2, len(shown))
     a_row = max(1, int(width / (0.075 * max(map(len, [*styles, "weights kept"])) + 0.55)))  # entries of the legend
-    height = 2.5 * len(by_cohort) + 0.2 * ceil(len(handles) / a_row) + 0.2
+    height = 2.6 * len(by_cohort) + 0.2 * ceil(len(handles) / a_row) + 0.2
     figure = Figure(figsize=(width, height), layout="constrained")
     axes = figure.subplots(len(by_cohort), len(shown), squeeze=False)
     for row, (cohort, rows) in zip(axes, by_cohort, strict=True):
@@ -176,7 +176,8 @@ def trace_figure(traces: pd.DataFrame) -> Figure:
                 if job["val_loss"].notna().any():
                     kept = job[job["kept"]]
                     ax.plot(kept["epoch"], kept[column], "o", color=colour, markersize=3.5)
-            ax.set(title=TRACES[column] if len(by_cohort) == 1 else f"{cohort}: {TRACES[column]}", xlabel="epoch")
+            title = TRACES[column] if len(by_cohort) == 1 else f"{fill(cohort, 28)}\n{TRACES[column]}"
+            ax.set(title=title, xlabel="epoch")
             ax.xaxis.set_major_locator(MaxNLocator(5, integer=True))
     figure.legend(handles=handles, loc="outside lower center", ncols=a_row)
     return figure
