@@ -4,7 +4,7 @@
     .venv/bin/python -m benchmarks.loop --epochs 20
 
 Slides lie on disk in TRIDENT's layout; the loop is `fit`, reading through the feed within the stated memory. After the
-first epoch, in which slides are read and graphs built, epochs of the loop alternate with passes of the bare step over the
+first epoch, in which slides are read and graphs built, epochs of the loop alternate with passes of bare steps over the
 same prepared slides, so that noise hits both alike.
 """
 
