@@ -274,11 +274,10 @@ def _write_tables(
 
 
 def _predictions(job: Job) -> pd.DataFrame:
-    text = {"slide_id": str, "patient_id": str, "label": str}  # also where they look like a number or like NA
-    try:
-        table = pd.read_csv(
-            job.folder / "predictions.csv", dtype=text, keep_default_na=False, float_precision="round_trip"
-        )
+    try:  # all as text: ids may look like a number or like NA, and pandas may round numbers in their last digit
+        table = pd.read_csv(job.folder / "predictions.csv", dtype=str, keep_default_na=False)
+        for column in table.columns[table.columns.str.startswith("probability")]:
+            table[column] = table[column].map(float)
     except (OSError, ValueError) as error:
         raise StudyError(f"{job.folder}: predictions.csv is damaged ({error}). Remove that folder.") from error
     table.insert(0, "seed", job.seed)
