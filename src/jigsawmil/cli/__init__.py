@@ -3,15 +3,17 @@
 import hashlib
 from dataclasses import asdict
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Any, NoReturn
 
 import pandas as pd
 import typer
 from rich.console import Console
 from rich.markup import escape
+from typer.core import TyperGroup
 
 from ..cohort.cohort import check
 from ..cohort.formats import find_bags
+from ..cohort.labels import slide_name
 from ..cohort.phantom import phantom_slides, write_phantom
 from ..cohort.phantom_spec import phantom_spec
 from ..cohort.splits import Fold
@@ -19,7 +21,7 @@ from ..config import choose
 from ..errors import FeatureError, JigsawmilError, StudyError
 from ..nn.model import METHODS
 from ..report.live import FitProgress
-from ..study.run import fit_split, make_card, named_probabilities
+from ..study.run import check_patients, fit_split, make_card, named_probabilities
 from ..study.study import Study, cohort_spec, make_settings, read_study
 from ..train.apply import apply_model
 from ..train.checkpoint import CARD, load_model, save_model
@@ -33,15 +35,40 @@ from .options import (
     MethodOptions,
     Mpp,
     Out,
+    PatchSize,
     Quiet,
     Seed,
     TableOptions,
     TargetOptions,
+    Unit,
     grouped,
 )
-from .show import console, show_cohort, show_study, tracked, write_csv, writing_to
+from .show import check_target, console, show_cohort, show_study, tracked, write_csv, writing_to
+
+
+class Verbs(TyperGroup):
+    """The verbs; what is the input's fault is told in plain words. Exit codes: 1 input, 2 usage, 130 Ctrl-C."""
+
+    def invoke(self, ctx: Any) -> Any:
+        try:
+            return super().invoke(ctx)
+        except JigsawmilError as error:
+            _stop(f"[bold red]Error:[/] {escape(str(error))}", 1)
+        except KeyboardInterrupt:
+            _stop("Stopped. Run the same command again to go on.", 130)
+        except BrokenPipeError:  # `jigsawmil check ... | head`
+            raise
+        except OSError as error:  # a disk that is full, a file that may not be read
+            _stop(f"[bold red]Error:[/] {escape(str(error))}", 1)
+
+
+def _stop(words: str, code: int) -> NoReturn:
+    Console(stderr=True).print(words, highlight=False, soft_wrap=True)
+    raise typer.Exit(code)
+
 
 app = typer.Typer(
+    cls=Verbs,
     no_args_is_help=True,
     add_completion=False,
     pretty_exceptions_enable=False,
@@ -122,7 +149,9 @@ def compare(
     target: TargetOptions,
     method: MethodOptions,
     out: Out,
-    methods: Annotated[str, typer.Option(help="Methods, comma separated; all five by default.")] = ",".join(METHODS),
+    methods: Annotated[
+        str, typer.Option(help=f"Of {', '.join(METHODS)}; comma separated.", show_default="all five")
+    ] = ",".join(METHODS),
     folds: Annotated[int, typer.Option(help="Folds of the cross-validation.")] = 3,
     seed: Seed = 0,
     seeds: Annotated[int, typer.Option(min=1, help="Repetitions: SEED, SEED + 1, ..., each with its own folds.")] = 1,
@@ -141,7 +170,7 @@ def compare(
     Example: `jigsawmil compare --labels labels.csv --features features --methods abmil,graph-abmil+jigsaw --out run`
     """
     names = dict.fromkeys(name.strip() for name in methods.split(",") if name.strip())
-    for name in names:
+    for name in names or [methods]:
         choose("--methods", name, METHODS)
     study = Study(
         cohorts={"cohort": target.source(table)},
@@ -188,10 +217,13 @@ def train(
     Example: `jigsawmil train --labels labels.csv --features features --method graph-abmil+jigsaw --out model`
     """
     screen = console()
+    choose("--method", method, METHODS)
+    settings = options.settings(method)
     if (out / CARD).exists():
         raise StudyError(f"{out} holds a model already. Give another --out, or remove it.")
-    settings = options.settings(method)
     cohort = target.source(table).read()
+    if settings.level == "patient":
+        check_patients(cohort)
     if not quiet:
         show_cohort(cohort, screen)
     graph = settings.graph_config() if settings.needs_graph else None
@@ -212,6 +244,8 @@ def predict(
     out: Annotated[Path, typer.Option(help="CSV to write.")] = Path("predictions.csv"),
     attention: Annotated[Path | None, typer.Option(help="Folder for one CSV a slide: x,y,attention.")] = None,
     mpp: Mpp = None,
+    patch_size: PatchSize = None,
+    unit: Unit = None,
     device: Device = DEFAULT.device,
     quiet: Quiet = False,
 ) -> None:
@@ -221,10 +255,12 @@ def predict(
     """
     screen = console()
     loaded, card = load_model(model)
-    paths = [path for item in features for path in _feature_files(item)]
+    paths = _feature_files(features)
+    check_target(out)
     rows = []
-    results = apply_model(loaded, card, paths, device=device, mpp=mpp)
-    for result in tracked(results, len(paths), f"Predicting {len(paths)} slides", screen, quiet):
+    results = apply_model(loaded, card, paths, device=device, mpp=mpp, patch_size=patch_size, unit=unit)
+    words = f"Predicting {len(paths)} slide{'s' * (len(paths) > 1)}"
+    for result in tracked(results, len(paths), words, screen, quiet):
         likeliest = card.classes[result.probabilities.argmax()]
         named = named_probabilities(result.probabilities, card.classes)
         rows.append({"slide_id": result.name, "prediction": likeliest, **named})
@@ -234,39 +270,34 @@ def predict(
                 write_csv(places, attention / f"{bag.slide_id}.csv")
     write_csv(pd.DataFrame(rows), out)
     of = f"; probability of {card.classes[-1]!r}" if len(card.classes) == 2 else ""
-    screen.print(f"{len(rows)} predictions in {out}{of}.", soft_wrap=True)
+    count = f"{len(rows)} prediction{'s' * (len(rows) != 1)}"
+    screen.print(f"{count} in {out}{of}.", soft_wrap=True)
+    if card.level == "patient":
+        whose = "TCGA barcodes say whose a slide is; by any other name, each is a patient of its own."
+        screen.print(f"The model pools the slides of a patient. {whose}", soft_wrap=True)
 
 
 def main() -> None:
-    """Run the program; what is the input's fault is told in plain words."""
-    told = Console(stderr=True)
-    try:
-        app(standalone_mode=False)
-    except JigsawmilError as error:
-        told.print(f"[bold red]Error:[/] {escape(str(error))}", highlight=False, soft_wrap=True)
-        raise SystemExit(1) from None
-    except typer.Exit as stop:
-        raise SystemExit(stop.exit_code) from None
-    except (KeyboardInterrupt, typer.Abort):
-        told.print("Stopped. Run the same command again to go on.")
-        raise SystemExit(130) from None
+    """Run the program."""
+    app()
 
 
-def _feature_files(item: Path) -> list[Path]:
-    if not item.exists():
-        raise FeatureError(f"{item}: no such file or folder.")
-    if not item.is_dir() or item.suffix == ".zarr":
-        return [item]
-    found = list(find_bags(item).values())
-    if not found:
-        raise FeatureError(f"{item}: no feature files in it.")
-    return found
+def _feature_files(items: list[Path]) -> list[Path]:
+    """Each file once; two files of one slide would overwrite each other's attention."""
+    paths: dict[Path, None] = {}
+    for item in items:
+        if not item.exists():
+            raise FeatureError(f"{item}: no such file or folder. Expected feature files, or a folder of them.")
+        single = not item.is_dir() or item.suffix == ".zarr"
+        paths |= dict.fromkeys([item.resolve()] if single else [path.resolve() for path in find_bags(item).values()])
+    of_slide: dict[str, Path] = {}
+    for path in paths:
+        other = of_slide.setdefault(slide_name(path.name), path)
+        if other != path:
+            raise FeatureError(f"{other} and {path} are both features of {slide_name(path.name)}. Give one of them.")
+    return list(paths)
 
 
 def _key(settings: Settings, seed: int) -> str:
     """A training goes on only under the settings it began with."""
     return hashlib.sha256(repr((sorted(asdict(settings).items()), seed)).encode()).hexdigest()[:12]
-
-
-if __name__ == "__main__":
-    main()

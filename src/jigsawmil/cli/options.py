@@ -1,18 +1,21 @@
 """Options that several verbs share, in groups: a verb takes a group as one argument."""
 
+import copy
 import functools
 import inspect
 import tomllib
 from collections.abc import Callable
 from dataclasses import MISSING, asdict, dataclass, fields, is_dataclass
 from pathlib import Path
-from typing import Annotated, Any, get_type_hints
+from typing import Annotated, Any, get_args, get_type_hints
 
 import typer
 
+from ..config import choose
 from ..errors import ConfigError
 from ..study.run import CohortSpec
 from ..study.study import cohort_spec, make_settings
+from ..train.fit import pick_device
 from ..train.settings import Settings
 
 DEFAULT = Settings()
@@ -24,11 +27,13 @@ Seed = Annotated[int, typer.Option(min=0, help="Decides folds, weights and order
 Memory = Annotated[float, typer.Option(help="Memory for prepared slides, in all.")]
 Device = Annotated[str, typer.Option(help="auto, cpu, cuda, cuda:1.")]
 Mpp = Annotated[float | None, typer.Option(help="Microns per level-0 pixel, where the files do not say.")]
+PatchSize = Annotated[float | None, typer.Option(help="Edge of a patch in level-0 pixels, where the files do not say.")]
+Unit = Annotated[str | None, typer.Option(help="Unit of coordinates, px or um, where the files do not say.")]
 
 
 @dataclass(frozen=True)
 class TableOptions:
-    """A label table, a folder of features, and what neither says by itself."""
+    """The cohort: a label table and a folder of features."""
 
     labels: Annotated[Path, typer.Option(help="Label table: CSV, TSV or XLSX.")]
     features: Annotated[Path, typer.Option(help="Folder of feature files (TRIDENT, CLAM, STAMP, slideflow, ...).")]
@@ -39,16 +44,14 @@ class TableOptions:
     slide_table: Annotated[Path | None, typer.Option(help="STAMP's second table, patient to slide file.")] = None
     sheet: Annotated[str | None, typer.Option(help="Sheet of an XLSX file.")] = None
     mpp: Mpp = None
-    patch_size: Annotated[
-        float | None, typer.Option(help="Edge of a patch in level-0 pixels, where the files do not say.")
-    ] = None
-    unit: Annotated[str | None, typer.Option(help="Unit of coordinates, px or um, where the files do not say.")] = None
+    patch_size: PatchSize = None
+    unit: Unit = None
     skip_missing: Annotated[
         bool, typer.Option("--skip-missing", help="Leave out labelled slides without features, and record them.")
     ] = False
 
     def given(self) -> dict[str, Any]:
-        values = {key: value for key, value in asdict(self).items() if value not in (None, False)}
+        values = {key: value for key, value in asdict(self).items() if value is not None and value is not False}
         return {key: str(value) if isinstance(value, Path) else value for key, value in values.items()}
 
 
@@ -68,7 +71,7 @@ class TargetOptions:
 
 @dataclass(frozen=True)
 class MethodOptions:
-    """The settings that people change; all others through --set."""
+    """The method and its training."""
 
     epochs: Annotated[int, typer.Option(help="The most passes over the training slides.")] = DEFAULT.epochs
     patience: Annotated[
@@ -85,13 +88,20 @@ class MethodOptions:
     level: Annotated[str, typer.Option(help="Pooled into one prediction: slide or patient.")] = DEFAULT.level
     device: Device = DEFAULT.device
     more: Annotated[
-        list[str] | None, typer.Option("--set", help="Any other setting: --set heads=4 --set gated=true.")
+        list[str] | None,
+        typer.Option("--set", help="Any other setting: --set heads=4 --set gated=true. A wrong name lists them all."),
     ] = None
 
     def settings(self, method: str) -> Settings:
         values = asdict(self)
         more = key_values(values.pop("more") or [])
-        return make_settings({**values, **more, "method": method}, "--set")
+        own = {name.rstrip("_") for name in (*values, "method")}
+        for key in more:
+            if key in own:  # two ways to say one thing can contradict each other
+                raise ConfigError(f"--set {key}: this setting has an option of its own, see --help. Use that one.")
+            choose("--set", key, [field.name for field in fields(Settings) if field.name.rstrip("_") not in own])
+        pick_device(self.device)  # before anything is read
+        return make_settings({**values, **more, "method": method})
 
 
 def key_values(pairs: list[str]) -> dict[str, Any]:
@@ -109,7 +119,7 @@ def key_values(pairs: list[str]) -> dict[str, Any]:
 
 
 def grouped(verb: Callable[..., None]) -> Callable[..., None]:
-    """Let a verb take a group of options as one argument: its fields become the verb's own options."""
+    """Let a verb take a group of options as one argument: its fields become the verb's, in a panel of --help."""
     groups: dict[str, type] = {}
     parameters: list[inspect.Parameter] = []
     hints = get_type_hints(verb, include_extras=True)
@@ -122,8 +132,9 @@ def grouped(verb: Callable[..., None]) -> Callable[..., None]:
         inner = get_type_hints(group, include_extras=True)
         for field in fields(group):
             default = inspect.Parameter.empty if field.default is MISSING else field.default
+            shown = _in_panel(inner[field.name], (group.__doc__ or "").rstrip("."))
             keyword = inspect.Parameter.KEYWORD_ONLY
-            parameters.append(inspect.Parameter(field.name, keyword, default=default, annotation=inner[field.name]))
+            parameters.append(inspect.Parameter(field.name, keyword, default=default, annotation=shown))
 
     @functools.wraps(verb)
     def call(**given: Any) -> None:
@@ -135,3 +146,11 @@ def grouped(verb: Callable[..., None]) -> Callable[..., None]:
     call.__signature__ = inspect.Signature(ordered)  # type: ignore[attr-defined]
     call.__annotations__ = {p.name: p.annotation for p in ordered}
     return call
+
+
+def _in_panel(annotation: Any, title: str) -> Any:
+    """The same option, shown under a title; a copy, for verbs share options."""
+    kind, option = get_args(annotation)
+    option = copy.copy(option)
+    option.rich_help_panel = title
+    return Annotated[kind, option]

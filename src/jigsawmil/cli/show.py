@@ -20,6 +20,7 @@ from ..report.live import StudyProgress
 from ..report.pictures import write_pictures
 from ..report.tables import comparison_table, summary_table
 from ..study.study import Result, Study, run_study
+from ..train.fit import pick_device
 
 T = TypeVar("T")
 
@@ -33,6 +34,8 @@ def console() -> Console:
 def show_study(study: Study, out: Path, jobs: int, quiet: bool) -> None:
     """Run a study, print its tables, draw its pictures; exit 1 where a job failed."""
     screen = console()
+    for settings in study.variants.values():
+        pick_device(settings.device)  # once and now, not in every job
     with StudyProgress(screen, quiet) as progress:
         result = run_study(study, out, processes=jobs, listen=progress, on_plan=progress.plan)
     for table in (summary_table(result.summary, screen.width), comparison_table(result.comparisons, screen.width)):
@@ -40,7 +43,8 @@ def show_study(study: Study, out: Path, jobs: int, quiet: bool) -> None:
     if study.shuffle_control:
         show_control(result, out, screen)
     if len(result.left_out):
-        screen.print(f"{len(result.left_out)} slides or files were left out: {out / 'left_out.csv'}", soft_wrap=True)
+        were = "slide or file was" if len(result.left_out) == 1 else "slides or files were"
+        screen.print(f"{len(result.left_out)} {were} left out: {out / 'left_out.csv'}", soft_wrap=True)
     pictures = write_pictures(out, result.predictions, result.summary, result.classes)
     screen.print(f"Tables in {out}, {len(pictures)} pictures in {out / 'plots'}.", soft_wrap=True)
     for name, why in result.failed.items():
@@ -77,6 +81,14 @@ def tracked(items: Iterable[T], total: int, words: str, screen: Console, quiet: 
     if not quiet:
         screen.print(words)
     return iter(items)
+
+
+def check_target(path: Path) -> None:
+    """Refuse a file that cannot be written, before the work and not after it."""
+    if path.is_dir():
+        raise StudyError(f"{path}: found a folder, expected a file to write. Give {path / 'predictions.csv'}.")
+    with writing_to(path.parent):
+        pass
 
 
 def write_csv(table: pd.DataFrame, path: Path) -> None:

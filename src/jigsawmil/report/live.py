@@ -1,15 +1,20 @@
-"""What a person sees while a study runs: one bar for the jobs, a line for each that is running."""
+"""What a person sees while models are fitted: a bar, and below it a row of figures for each that is running."""
 
+import math
 import time
+from collections.abc import Mapping
 
 from rich.console import Console, Group
 from rich.live import Live
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn, TimeRemainingColumn
+from rich.table import Table
 from rich.text import Text
 
 from ..study.executors import Event
 from ..study.run import Job
 from ..train.fit import Epoch
+
+COLUMNS = ("epoch", "MIL", "jigsaw", "lambda", "val loss", "val AUC")
 
 
 class StudyProgress:
@@ -17,17 +22,12 @@ class StudyProgress:
 
     def __init__(self, console: Console, quiet: bool = False) -> None:
         self.console, self.quiet = console, quiet
-        self._bar = Progress(
-            TextColumn("{task.description}"),
-            BarColumn(),
-            MofNCompleteColumn(),
-            TimeElapsedColumn(),
-            TextColumn("left"),
-            TimeRemainingColumn(),
-            console=console,
-        )
-        self._task = self._bar.add_task("jobs", total=None)
-        self._running: dict[str, str] = {}
+        done = MofNCompleteColumn()
+        self._bar = Progress(TextColumn("jobs"), BarColumn(), done, TimeElapsedColumn(), *_left(), console=console)
+        self._task = self._bar.add_task("", total=None)
+        self._done = 0
+        self._constant: set[str] = set()  # what all jobs share need not be said of each
+        self._running: dict[str, tuple[Job, Epoch]] = {}
         self._started: dict[str, float] = {}
         self._live = Live(console=console, get_renderable=self._render, refresh_per_second=4, transient=True)
         self._draws = console.is_terminal and not quiet
@@ -41,26 +41,41 @@ class StudyProgress:
         self._live.stop()
 
     def plan(self, jobs: list[Job], done: int) -> None:
+        self._done = done
+        self._constant = {part for part in ("cohort", "seed") if len({getattr(job, part) for job in jobs}) == 1}
         self._bar.update(self._task, total=len(jobs), completed=done)
         if done and not self.quiet:
-            self.console.print(f"{done} of {len(jobs)} jobs are done already; going on with the rest.")
+            rest = "" if done == len(jobs) else "; going on with the rest"
+            self.console.print(f"{done} of {len(jobs)} jobs are done already{rest}.", highlight=False)
 
     def __call__(self, event: Event) -> None:
-        name = event.job.name
-        self._started.setdefault(name, time.monotonic())
-        if event.epoch is not None:
-            self._running[name] = f"{name}: {epoch_line(event.epoch, event.job.settings.epochs)}"
-            return
-        self._running.pop(name, None)
-        self._bar.advance(self._task)
-        seconds = time.monotonic() - self._started[name]
-        if event.error is not None:
-            self.console.print(Text(f"failed  {name}: {event.error.strip().splitlines()[-1]}", style="red"))
+        name, epoch = event.job.name, event.epoch
+        self._started.setdefault(name, time.monotonic() - (epoch.seconds if epoch else 0.0))
+        if epoch is not None:
+            self._running[name] = event.job, epoch
+        else:
+            self._running.pop(name, None)
+            self._done += 1
+            self._tell_end(name, event.error)
+        parts = (epoch.epoch / job.settings.epochs for job, epoch in self._running.values())
+        self._bar.update(self._task, completed=self._done + sum(parts))
+
+    def _tell_end(self, name: str, error: str | None) -> None:
+        if error is not None:
+            last = error.strip().splitlines()[-1]
+            self.console.print(Text(f"failed  {name}: {last}", style="red"), soft_wrap=True)
         elif not self._draws and not self.quiet:
-            self.console.print(f"done    {name} ({seconds:.0f} s)", soft_wrap=True)
+            seconds = time.monotonic() - self._started[name]
+            self.console.print(f"done    {name} ({seconds:.0f} s)", soft_wrap=True, highlight=False)
 
     def _render(self) -> Group:
-        return Group(self._bar, *(Text("  " + line, style="dim", no_wrap=True) for line in self._running.values()))
+        rows = {self._short(job): figures(epoch, job.settings.epochs) for job, epoch in self._running.values()}
+        return Group(self._bar, *([figure_table(rows)] if rows else []))
+
+    def _short(self, job: Job) -> str:
+        cohort = "" if "cohort" in self._constant else f"{job.cohort} "
+        seed = "" if "seed" in self._constant else f" seed {job.seed}"
+        return f"{cohort}{job.variant}{seed} fold {job.fold}" + " shuffled" * job.shuffled
 
 
 class FitProgress:
@@ -68,32 +83,50 @@ class FitProgress:
 
     def __init__(self, console: Console, epochs: int, quiet: bool = False) -> None:
         self.console, self.epochs, self.quiet = console, epochs, quiet
-        self._bar = Progress(
-            BarColumn(), TextColumn("{task.description}"), TextColumn("left"), TimeRemainingColumn(), console=console
-        )
-        self._task = self._bar.add_task("starting", total=epochs)
+        self._bar = Progress(TextColumn("epochs"), BarColumn(), TimeElapsedColumn(), *_left(), console=console)
+        self._task = self._bar.add_task("", total=epochs)
+        self._last: Epoch | None = None
+        self._live = Live(console=console, get_renderable=self._render, refresh_per_second=4, transient=True)
         self._draws = console.is_terminal and not quiet
 
     def __enter__(self) -> "FitProgress":
         if self._draws:
-            self._bar.start()
+            self._live.start()
         return self
 
     def __exit__(self, *_: object) -> None:
-        self._bar.stop()
+        self._live.stop()
 
     def __call__(self, epoch: Epoch) -> None:
-        line = epoch_line(epoch, self.epochs)
-        if self._draws:
-            self._bar.update(self._task, completed=epoch.epoch, description=line)
-        elif not self.quiet:
-            self.console.print(line, soft_wrap=True)
+        self._last = epoch
+        self._bar.update(self._task, completed=epoch.epoch)
+        if not self._draws and not self.quiet:
+            named = zip(COLUMNS, figures(epoch, self.epochs), strict=True)
+            line = "  ".join(f"{name} {value}" for name, value in named if value)
+            self.console.print(line, soft_wrap=True, highlight=False)
+
+    def _render(self) -> Group:
+        rows = {"": figures(self._last, self.epochs)} if self._last else {}
+        return Group(self._bar, *([figure_table(rows)] if rows else []))
 
 
-def epoch_line(epoch: Epoch, epochs: int) -> str:
-    parts = [f"epoch {epoch.epoch}/{epochs}", f"MIL {epoch.mil:.3f}"]
-    if epoch.jigsaw:
-        parts += [f"jigsaw {epoch.jigsaw:.3f}", f"lambda {epoch.lambda_:.3f}"]
-    if epoch.val_loss == epoch.val_loss:
-        parts += [f"val loss {epoch.val_loss:.3f}", f"val AUC {epoch.val_auc:.3f}"]
-    return "  ".join(parts)
+def figures(epoch: Epoch, epochs: int) -> tuple[str, ...]:
+    """What an epoch did, as COLUMNS; "" where the method has no jigsaw, or nothing is validated."""
+    jigsaw = (epoch.jigsaw, epoch.lambda_) if epoch.jigsaw else (math.nan, math.nan)
+    values = (epoch.mil, *jigsaw, epoch.val_loss, epoch.val_auc)
+    return (f"{epoch.epoch}/{epochs}", *("" if math.isnan(value) else f"{value:.3f}" for value in values))
+
+
+def figure_table(rows: Mapping[str, tuple[str, ...]]) -> Table:
+    """One row a training; where the terminal is narrow, names are cut, figures never."""
+    table = Table(box=None, pad_edge=False, header_style="dim")
+    table.add_column()
+    for column in COLUMNS:
+        table.add_column(column, justify="right", no_wrap=True)
+    for name, row in rows.items():
+        table.add_row(Text(name, no_wrap=True, overflow="ellipsis"), *row)
+    return table
+
+
+def _left() -> tuple[TextColumn, TimeRemainingColumn]:
+    return TextColumn("left"), TimeRemainingColumn()

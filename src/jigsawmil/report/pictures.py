@@ -18,24 +18,29 @@ def write_pictures(
     written = []
     for cohort, names in classes.items():
         table = predictions[predictions["cohort"] == cohort] if "cohort" in predictions else predictions
+        if table.empty:  # none of its jobs came through
+            continue
         written.append(folder / ("roc.png" if len(classes) == 1 else f"roc-{cohort}.png"))
         roc_plot(table, names, written[-1])
     written.append(folder / "forest.png")
     forest_plot(summary, written[-1])
     written.append(folder / "traces.png")
     trace_plot(run, written[-1])
-    for files in sorted(run.glob("jobs/*/*/seed*-fold0/attention.safetensors")):
-        cohort, variant = files.parts[-4:-2]
-        maps = four_maps(files.parent)
-        name = f"attention-{variant}.png" if len(classes) == 1 else f"attention-{cohort}-{variant}.png"
-        written.append(folder / name)
-        attention_maps(maps, written[-1])
+    for variant in sorted(run.glob("jobs/*/*")):
+        for job in sorted(variant.glob("seed*-fold0"))[:1]:
+            if (job / "attention.safetensors").exists():
+                name = variant.name if len(classes) == 1 else f"{variant.parent.name}-{variant.name}"
+                written.append(folder / f"attention-{name}.png")
+                attention_maps(four_maps(job), written[-1])
     return written
 
 
 def four_maps(job: Path) -> list[Map]:
-    """The first two test slides of each of the first two classes, with label and prediction in the title."""
-    table = pd.read_csv(job / "predictions.csv", dtype={"slide_id": str, "label": str})
+    """The first two test slides of each of the first two classes, with label and prediction in the title.
+
+    Where rows are patients with slides by other names, the first four slides without.
+    """
+    table = pd.read_csv(job / "predictions.csv", dtype={"slide_id": str, "label": str}, keep_default_na=False)
     kept = load_file(job / "attention.safetensors")
     maps: list[Map] = []
     for label in sorted(table["label"].unique())[:2]:
@@ -44,4 +49,5 @@ def four_maps(job: Path) -> list[Map]:
             if slide in kept:
                 p = f", p = {row['probability']:.2f}" if "probability" in row else ""
                 maps.append((f"{slide}: {label}{p}", kept[f"{slide}/coords"], kept[slide], None))
-    return maps
+    slides = sorted(name for name in kept if f"{name}/coords" in kept)[:4]
+    return maps or [(slide, kept[f"{slide}/coords"], kept[slide], None) for slide in slides]

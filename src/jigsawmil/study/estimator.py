@@ -6,14 +6,16 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+import torch
 from sklearn.base import BaseEstimator, ClassifierMixin
 from sklearn.utils.validation import check_is_fitted
 
 from ..cohort.bag import Bag
 from ..cohort.cohort import Cohort
 from ..cohort.formats import read_bag
+from ..cohort.labels import sort_classes
 from ..cohort.splits import Fold
-from ..errors import LabelError
+from ..errors import FeatureError, StudyError
 from ..train.apply import apply_model
 from ..train.checkpoint import load_model, save_model
 from ..train.feed import Feed
@@ -25,7 +27,8 @@ class SlideClassifier(ClassifierMixin, BaseEstimator):
     """Fit on bags (or paths of feature files) and one label each; predict on bags.
 
     Parameters are those of `Settings`; `positive` and `ordinal` those of `Cohort`; `seed` decides all randomness.
-    Learned: `classes_` (the positive one last), `model_`, `card_`, `history_`.
+    Learned: `classes_` (as given to `fit`, or text after `load`; the positive one last), `model_`, `card_`, `history_`.
+    scikit-learn's own AUC takes the last class in sorted order for positive: leave `positive` out there.
     """
 
     def __init__(
@@ -61,7 +64,7 @@ class SlideClassifier(ClassifierMixin, BaseEstimator):
         class_weights: bool = False,
         device: str = "auto",
         precision: str = "float32",
-        positive: str | None = None,
+        positive: str | int | None = None,
         ordinal: bool = False,
         seed: int = 0,
     ) -> None:
@@ -74,13 +77,15 @@ class SlideClassifier(ClassifierMixin, BaseEstimator):
     ) -> "SlideClassifier":
         """patients: keeps the slides of one on one side of the inner validation; read off TCGA barcodes by default."""
         settings = self._settings()
-        cohort = Cohort.from_bags(_bags(X), y, patients, positive=self.positive, ordinal=self.ordinal)
+        positive = None if self.positive is None else str(self.positive)
+        cohort = Cohort.from_bags(_bags(X), y, patients, positive=positive, ordinal=self.ordinal)
         feed = Feed(cohort, settings.graph_config() if settings.needs_graph else None, settings.grid, memory_gb=1e3)
         split = Fold(train=tuple(map(str, cohort.slide_ids)), test=())
         self.model_, progress = fit_split(feed, split, settings, self.seed, 0)
         self.card_ = make_card(feed, self.model_, settings, self.seed, progress)
         self.history_ = progress.epochs
-        self.classes_ = np.array(cohort.classes)
+        given = {int(label): value for label, value in zip(cohort.labels, y, strict=True)}
+        self.classes_ = np.array([given[label] for label in range(len(cohort.classes))])
         return self
 
     def predict_proba(self, X: Sequence[Bag | str | Path]) -> np.ndarray:
@@ -93,7 +98,8 @@ class SlideClassifier(ClassifierMixin, BaseEstimator):
 
     def score(self, X: Sequence[Bag | str | Path], y: Sequence[object], sample_weight: Any = None) -> float:
         """Accuracy, as for every scikit-learn classifier; labels are compared as text."""
-        return float(np.average(self.predict(X) == np.array([str(v) for v in y]), weights=sample_weight))
+        right = [str(found) == str(true) for found, true in zip(self.predict(X), y, strict=True)]
+        return float(np.average(right, weights=sample_weight))
 
     def attention(self, bag: Bag | str | Path) -> np.ndarray:
         """(patch,), in the order of the bag, summing to 1."""
@@ -107,10 +113,19 @@ class SlideClassifier(ClassifierMixin, BaseEstimator):
 
     @classmethod
     def load(cls, folder: str | Path) -> "SlideClassifier":
+        """As it was saved, but on any device there is here."""
         model, card = load_model(folder)
-        known = cls._get_param_names()
-        settings = (card.training or {}).get("settings", {})
-        classifier = cls(**{name: value for name, value in settings.items() if name in known})
+        if card.level != "slide":
+            raise StudyError(
+                f"{folder}: the model pools all slides of a {card.level}, a SlideClassifier takes one bag at a time. "
+                "Apply it with `jigsawmil predict`."
+            )
+        training, classes = card.training or {}, list(card.classes)
+        settings = {name: value for name, value in training.get("settings", {}).items() if name != "device"}
+        settings["seed"] = training.get("seed", 0)
+        settings["ordinal"] = card.model.task == "ordinal"
+        settings["positive"] = None if classes == sort_classes(classes) else classes[-1]
+        classifier = cls(**{name: value for name, value in settings.items() if name in cls._get_param_names()})
         classifier.model_, classifier.card_, classifier.classes_ = model, card, np.array(card.classes)
         return classifier
 
@@ -120,6 +135,22 @@ class SlideClassifier(ClassifierMixin, BaseEstimator):
 
 
 def _bags(items: Sequence[Bag | str | Path]) -> list[Bag]:
+    """Bags with a number in every cell; files are read."""
     if isinstance(items, Bag | str | Path):
-        raise LabelError("expected a list of bags, found one. Write [bag].")
-    return [item if isinstance(item, Bag) else read_bag(item) for item in items]
+        raise FeatureError("expected a list of bags, found one. Write [bag].")
+    if len(items) == 0:
+        raise FeatureError("found no bag, expected at least one.")
+    return list(map(_bag, items))
+
+
+def _bag(item: Bag | str | Path) -> Bag:
+    if isinstance(item, str | Path):
+        return read_bag(item)
+    if not isinstance(item, Bag):
+        raise FeatureError(
+            f"expected bags, or paths of feature files; found {type(item).__name__}. Bag(slide_id=..., features=..., "
+            "coords=...) makes one of a slide's features and coordinates."
+        )
+    if not bool(torch.isfinite(item.features).all()):  # files are checked as they are read
+        raise FeatureError(f"{item.slide_id}: some features are NaN or Inf. Extract the slide again.")
+    return item

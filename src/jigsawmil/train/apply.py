@@ -1,15 +1,16 @@
 """A trained model on new slides."""
 
+import dataclasses
 from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 import torch
 
 from ..cohort.bag import Bag
-from ..cohort.formats import read_bag
-from ..cohort.labels import patients_of
+from ..cohort.formats import BagInfo, peek_bag, read_bag
+from ..cohort.labels import patients_of, slide_name
 from ..cohort.store import read_ahead
 from ..errors import FeatureError
 from ..nn.batch import Batch
@@ -26,17 +27,25 @@ class Prediction(NamedTuple):
 
 
 def apply_model(
-    model: Model, card: ModelCard, bags: Sequence[Bag | Path], *, device: str = "auto", mpp: float | None = None
+    model: Model, card: ModelCard, bags: Sequence[Bag | Path], *, device: str = "auto", **reading: Any
 ) -> Iterator[Prediction]:
-    """A prediction for every slide (or patient, as the model was trained), read ahead in a thread."""
+    """A prediction for every slide (or patient, as the model was trained), read ahead in a thread.
+
+    What does not fit is refused before the first prediction. reading: options of `read_bag`.
+    """
     where = pick_device(device)
+    for item in bags:
+        check_fits(item if isinstance(item, Bag) else peek_bag(item, **reading), card)
     model.to(where).eval()
     graph = card.graph if METHODS[card.model.method].graph else None
 
+    def read_one(item: Bag | Path) -> Bag:
+        if isinstance(item, Bag):
+            return item
+        return dataclasses.replace(read_bag(item, **reading), slide_id=slide_name(item.name))  # as a cohort names it
+
     def prepare(group: Sequence[Bag | Path]) -> tuple[tuple[Bag, ...], Batch]:
-        read = tuple(item if isinstance(item, Bag) else read_bag(item, mpp=mpp) for item in group)
-        for bag in read:
-            check_fits(bag, card)
+        read = tuple(read_one(item) for item in group)
         batch = Batch.of(read, graph, card.model.grid)
         return read, batch.as_one_bag() if card.level == "patient" else batch
 
@@ -50,9 +59,12 @@ def apply_model(
         yield Prediction(patients_of([name])[0][0] if card.level == "patient" else name, read, p, attention)
 
 
-def check_fits(bag: Bag, card: ModelCard) -> None:
+def check_fits(bag: Bag | BagInfo, card: ModelCard) -> None:
     """Features of another encoder are refused: their columns mean other things."""
     trained = f"{card.model.in_dim}" + (f" ({card.encoder})" if card.encoder else "")
+    patches = len(bag) if isinstance(bag, Bag) else bag.n
+    if patches == 0:
+        raise FeatureError(f"{bag.slide_id}: the slide has no patches; expected at least one. Leave it out.")
     if bag.dim != card.model.in_dim:
         raise FeatureError(
             f"{bag.slide_id}: features have {bag.dim} columns{f' ({bag.encoder})' if bag.encoder else ''}, the model "
@@ -68,7 +80,7 @@ def check_fits(bag: Bag, card: ModelCard) -> None:
 def _groups(bags: Sequence[Bag | Path], level: str) -> Iterable[list[Bag | Path]]:
     if level == "slide":
         return [[bag] for bag in bags]
-    names = [bag.slide_id if isinstance(bag, Bag) else bag.stem for bag in bags]
+    names = [bag.slide_id if isinstance(bag, Bag) else slide_name(bag.name) for bag in bags]
     groups: dict[str, list[Bag | Path]] = {}
     for patient, bag in zip(patients_of(names)[0], bags, strict=True):
         groups.setdefault(patient, []).append(bag)
