@@ -1,0 +1,65 @@
+"""Small cohorts on disk, studies that take a second, and one thread."""
+
+import shutil
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+
+from jigsawmil.cohort.phantom import make_phantom, write_phantom
+from jigsawmil.study.run import CohortSpec
+from jigsawmil.study.study import Study, cohort_spec
+from jigsawmil.train.settings import Settings
+
+SMALL = {"hidden": 16, "attention_dim": 8, "grid": 3, "k": 4, "epochs": 2, "patience": 0, "lr": 1e-3}
+
+
+@pytest.fixture(autouse=True, scope="module")
+def one_thread() -> Iterator[None]:
+    """Small tensors on several threads spend their time waiting for one another."""
+    before = torch.get_num_threads()
+    torch.set_num_threads(1)
+    yield
+    torch.set_num_threads(before)
+
+
+@pytest.fixture(scope="session")
+def phantom(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A folder with labels.csv and features: 12 slides of 10 patients. Not to be changed."""
+    made = make_phantom("composition", slides=12, dim=16, patches=30, two_slides=0.2, seed=1)
+    return write_phantom(made, tmp_path_factory.mktemp("cohort") / "phantom")
+
+
+@pytest.fixture
+def own(phantom: Path, tmp_path: Path) -> Path:
+    """A copy of it that a test may change."""
+    return Path(shutil.copytree(phantom, tmp_path / "own"))
+
+
+@pytest.fixture(scope="session")
+def spec() -> Callable[..., CohortSpec]:
+    def make(folder: Path, **options: Any) -> CohortSpec:
+        return cohort_spec({"labels": folder / "labels.csv", "features": folder / "features", **options})
+
+    return make
+
+
+@pytest.fixture(scope="session")
+def small() -> Callable[..., Settings]:
+    def make(method: str = "abmil", **options: Any) -> Settings:
+        return Settings(method=method, **{**SMALL, **options})
+
+    return make
+
+
+@pytest.fixture(scope="session")
+def study_of(spec: Any, small: Any) -> Callable[..., Study]:
+    def make(folder: Path, methods: tuple[str, ...] = ("abmil", "graph-mil"), **options: Any) -> Study:
+        """One cohort `c` and two folds; options are those of a study, and else of every method."""
+        known = {key: options.pop(key) for key in list(options) if key in Study.__dataclass_fields__}
+        variants = {method: small(method, **options) for method in methods}
+        return Study(**{"cohorts": {"c": spec(folder)}, "variants": variants, "folds": 2, **known})
+
+    return make

@@ -1,0 +1,240 @@
+"""Processes: the same bytes as one process, a failure for a killed worker, and a clean end at Ctrl-C."""
+
+import multiprocessing
+import os
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+
+from jigsawmil.study import executors
+from jigsawmil.study.executors import Event, run_local
+from jigsawmil.study.study import Study, plan, run_study
+
+StudyOf = Callable[..., Study]
+
+
+def contents(out: Path) -> dict[str, bytes]:
+    names = ("predictions.csv", "model.safetensors")
+    return {str(path.relative_to(out)): path.read_bytes() for path in out.glob("jobs/**/*") if path.name in names}
+
+
+def slow(study_of: StudyOf, phantom: Path) -> Study:
+    """One method that is done at once, and one that never is."""
+    quick, endless = study_of(phantom, ("abmil",)), study_of(phantom, ("abmil",), epochs=10**6)
+    variants = {"quick": quick.variants["abmil"], "endless": endless.variants["abmil"]}
+    return Study(cohorts=quick.cohorts, variants=variants, folds=2)
+
+
+def test_two_processes_give_the_bytes_of_one(tmp_path: Path, phantom: Path, study_of: StudyOf) -> None:
+    study = study_of(phantom, ("abmil", "graph-abmil+jigsaw"), dropout=0.2, patience=1)
+    bystander = multiprocessing.get_context("spawn").Event()  # our own machinery is not touched
+    events: list[Event] = []
+    parallel = run_study(study, tmp_path / "two", processes=2, listen=events.append)
+    serial = run_study(study, tmp_path / "one", processes=1)
+    assert contents(tmp_path / "two") == contents(tmp_path / "one")
+    assert len(contents(tmp_path / "one")) == 8
+    assert parallel.predictions.equals(serial.predictions)
+    assert parallel.summary.equals(serial.summary)
+    assert sorted(event.job.name for event in events if event.ended) == sorted(
+        f"c {method} seed 0 fold {fold}" for method in study.variants for fold in range(2)
+    )
+    assert {event.epoch.epoch for event in events if event.epoch} == {1, 2}
+    assert not multiprocessing.active_children()
+    assert not bystander.is_set()
+
+
+def test_a_worker_that_is_killed_is_a_failure_and_not_a_hang(tmp_path: Path, phantom: Path, study_of: StudyOf) -> None:
+    jobs = plan(slow(study_of, phantom), tmp_path)[0]
+    ended: dict[str, str | None] = {}
+    killed: list[float] = []
+
+    def listen(event: Event) -> None:
+        if event.ended:
+            ended[f"{event.job.variant} {event.job.fold}"] = event.error
+        elif event.job.variant == "endless" and not killed:
+            killed.append(time.monotonic())
+            os.kill(multiprocessing.active_children()[0].pid, signal.SIGKILL)
+
+    run_local(jobs, 2, listen)
+    assert time.monotonic() - killed[0] < 10
+    assert ended.keys() == {"quick 0", "quick 1", "endless 0", "endless 1"}
+    for fold in range(2):
+        assert "a worker process was killed (out of memory?). Run the same command again" in str(
+            ended[f"endless {fold}"]
+        )
+    done = {f"{job.variant} {job.fold}" for job in jobs if job.done}
+    assert {name for name, error in ended.items() if error is None} <= done <= {"quick 0", "quick 1"}
+    assert not multiprocessing.active_children()
+
+
+def test_threads_are_shared_out(tmp_path: Path, phantom: Path, study_of: StudyOf, monkeypatch: Any) -> None:
+    """Each of the processes gets its part of what this one may use, and never none."""
+    asked: list[tuple[int, int]] = []
+
+    class Pool:
+        def __init__(self, processes: int, context: Any, start: Any, args: tuple[int, Any]) -> None:
+            asked.append((processes, args[0]))
+
+        def submit(self, work: Any, index: int, job: Any) -> Any:
+            raise KeyboardInterrupt
+
+        def shutdown(self, **_: bool) -> None:
+            asked.append((0, 0))
+
+    monkeypatch.setattr(executors, "ProcessPoolExecutor", Pool)
+    jobs = plan(study_of(phantom, ("abmil",), folds=3), tmp_path)[0]
+    for threads, processes in ((6, 2), (1, 2), (8, 16)):
+        monkeypatch.setattr(torch, "get_num_threads", lambda threads=threads: threads)
+        with pytest.raises(KeyboardInterrupt):
+            run_local(jobs, processes, lambda event: None)
+    assert asked == [(2, 3), (0, 0), (2, 1), (0, 0), (3, 2), (0, 0)]
+
+
+def test_what_the_listener_raises_ends_the_run(tmp_path: Path, phantom: Path, study_of: StudyOf) -> None:
+    def listen(event: Event) -> None:
+        raise KeyboardInterrupt
+
+    jobs = plan(study_of(phantom, ("abmil",)), tmp_path)[0]
+    with pytest.raises(KeyboardInterrupt):
+        run_local(jobs, 1, listen)
+    assert not any(job.done for job in jobs)
+
+
+DRIVER = """
+import sys, time
+from pathlib import Path
+from jigsawmil.study import executors
+from jigsawmil.study.study import Study, cohort_spec, plan
+from jigsawmil.train.fit import Epoch
+from jigsawmil.train.settings import Settings
+
+
+def endless(job, on_epoch):
+    while True:
+        on_epoch(Epoch(1, 0.0, 0.0, 0.0, 0.0, 0.0, 0.0))
+        time.sleep(0.05)
+
+
+executors.run_job = endless  # workers import this file too
+
+if __name__ == "__main__":
+    data, out = map(Path, sys.argv[1:])
+    cohort = cohort_spec({"labels": str(data / "labels.csv"), "features": str(data / "features")})
+    jobs = plan(Study(cohorts={"c": cohort}, variants={"v": Settings(method="abmil")}, folds=2), out)[0]
+    while True:
+        seen = set()
+
+        def tell(event):
+            if event.job.fold not in seen:
+                seen.add(event.job.fold)
+                print("runs", flush=True)
+
+        try:
+            print("begins", flush=True)
+            executors.run_local(jobs, 2, tell)
+        except KeyboardInterrupt:
+            print("stopped", flush=True)
+            sys.stdin.readline()  # until we are told to go on
+"""
+
+
+@contextmanager
+def driver(tmp_path: Path, phantom: Path) -> Iterator[subprocess.Popen[str]]:
+    """Endless jobs in two processes, in a process group of its own as a terminal would have it."""
+    (tmp_path / "driver.py").write_text(DRIVER)
+    command = [sys.executable, str(tmp_path / "driver.py"), str(phantom), str(tmp_path / "run")]
+    pipes = {"stdin": subprocess.PIPE, "stdout": subprocess.PIPE, "stderr": subprocess.PIPE}
+    process = subprocess.Popen(command, text=True, bufsize=1, start_new_session=True, **pipes)
+    try:
+        yield process
+    finally:
+        if group_of(process):
+            os.killpg(process.pid, signal.SIGKILL)
+        process.communicate()
+
+
+def go_on(process: subprocess.Popen[str]) -> None:
+    assert process.stdin is not None
+    process.stdin.write("\n")
+
+
+def wait_for(process: subprocess.Popen[str], word: str, times: int = 1) -> float:
+    """Seconds until the driver has said it so many times."""
+    assert process.stdout is not None
+    start = time.monotonic()
+    while times:
+        line = process.stdout.readline()
+        assert line, f"ended before {word!r}: {process.stderr.read() if process.stderr else ''}"
+        times -= line.strip() == word
+    return time.monotonic() - start
+
+
+def group_of(process: subprocess.Popen[str]) -> list[str]:
+    """Command lines of the driver and its children; the dead that nobody waited for do not count."""
+    found = []
+    for stat in Path("/proc").glob("[0-9]*/stat"):
+        try:
+            state, _, group = stat.read_text().rpartition(")")[2].split()[:3]
+            if int(group) == process.pid and state != "Z":
+                found.append(stat.with_name("cmdline").read_text())
+        except OSError:  # gone in between
+            continue
+    return found
+
+
+@pytest.mark.skipif(not Path("/proc/self/stat").exists(), reason="needs /proc")
+def test_no_worker_outlives_ctrl_c_or_the_death_of_its_parent(tmp_path: Path, phantom: Path) -> None:
+    def workers() -> int:
+        return sum("spawn_main" in command for command in group_of(process))
+
+    with driver(tmp_path, phantom) as process:
+        wait_for(process, "runs", 2)
+        assert workers() == 2
+        os.killpg(process.pid, signal.SIGINT)  # as a terminal does: to all processes alike
+        assert wait_for(process, "stopped") < 5
+        assert workers() == 0
+
+        go_on(process)
+        wait_for(process, "begins")
+        while workers() < 2:  # still importing, and not yet deaf to it by themselves
+            time.sleep(0.01)
+        time.sleep(0.2)
+        os.killpg(process.pid, signal.SIGINT)
+        assert wait_for(process, "stopped") < 5
+        assert workers() == 0
+
+        go_on(process)
+        wait_for(process, "runs", 2)
+        process.kill()
+        end = time.monotonic() + 5
+        while group_of(process) and time.monotonic() < end:
+            time.sleep(0.05)
+        assert not group_of(process)
+        assert "Traceback" not in process.communicate()[1]  # also none of a worker that heard the Ctrl-C
+
+
+def test_a_run_that_was_stopped_goes_on(tmp_path: Path, phantom: Path, study_of: StudyOf) -> None:
+    study = study_of(phantom, ("abmil", "graph-mil"))
+
+    def stop(event: Event) -> None:
+        if event.job.variant == "graph-mil":
+            raise KeyboardInterrupt
+
+    with pytest.raises(KeyboardInterrupt):
+        run_study(study, tmp_path / "run", listen=stop)
+    before = contents(tmp_path / "run")
+    assert len(before) == 4  # what is done stays
+    assert not (tmp_path / "run" / "summary.csv").exists()
+    run_study(study, tmp_path / "run")
+    run_study(study, tmp_path / "undisturbed")
+    after = contents(tmp_path / "run")
+    assert before.items() <= after.items()
+    assert after == contents(tmp_path / "undisturbed")
