@@ -90,11 +90,12 @@ class SlideClassifier(ClassifierMixin, BaseEstimator):
 
     def predict_proba(self, X: Sequence[Bag | str | Path]) -> np.ndarray:
         """(bag, class), columns as `classes_`."""
-        check_is_fitted(self)
+        check_is_fitted(self, "model_")  # by its name, for the parameter lambda_ looks learned
         return np.stack([p.probabilities for p in apply_model(self.model_, self.card_, _bags(X), device=self.device)])
 
     def predict(self, X: Sequence[Bag | str | Path]) -> np.ndarray:
-        return self.classes_[self.predict_proba(X).argmax(axis=1)]
+        likeliest = self.predict_proba(X).argmax(axis=1)
+        return self.classes_[likeliest]
 
     def score(self, X: Sequence[Bag | str | Path], y: Sequence[object], sample_weight: Any = None) -> float:
         """Accuracy, as for every scikit-learn classifier; labels are compared as text."""
@@ -103,12 +104,12 @@ class SlideClassifier(ClassifierMixin, BaseEstimator):
 
     def attention(self, bag: Bag | str | Path) -> np.ndarray:
         """(patch,), in the order of the bag, summing to 1."""
-        check_is_fitted(self)
+        check_is_fitted(self, "model_")
         return next(iter(apply_model(self.model_, self.card_, _bags([bag]), device=self.device))).attention[0]
 
     def save(self, folder: str | Path) -> None:
         """Two files, safetensors and JSON, that `load` and `jigsawmil predict` read."""
-        check_is_fitted(self)
+        check_is_fitted(self, "model_")
         save_model(Path(folder), self.model_, self.card_)
 
     @classmethod

@@ -1,0 +1,78 @@
+"""Options in groups, and settings by name."""
+
+import inspect
+from dataclasses import dataclass
+from typing import Annotated
+
+import pytest
+import typer
+
+from jigsawmil.cli.options import MethodOptions, TableOptions, TargetOptions, grouped, key_values
+from jigsawmil.errors import ConfigError
+from jigsawmil.train.settings import Settings
+
+Shared = Annotated[int, typer.Option(help="Shared.")]
+
+
+@dataclass(frozen=True)
+class Group:
+    """A group of options."""
+
+    needed: Annotated[str, typer.Option(help="Needed.")]
+    shared: Shared = 3
+
+
+def test_a_group_becomes_the_options_of_a_verb() -> None:
+    seen = {}
+
+    @grouped
+    def verb(group: Group, own: Shared = 5) -> None:
+        """What it does."""
+        seen.update(group=group, own=own)
+
+    parameters = inspect.signature(verb).parameters
+    assert {name: p.default for name, p in parameters.items()} == {
+        "needed": inspect.Parameter.empty,
+        "shared": 3,
+        "own": 5,
+    }
+    assert verb.__doc__ == "What it does."
+    verb(needed="a", shared=4, own=6)
+    assert seen == {"group": Group("a", 4), "own": 6}
+    panels = {name: p.annotation.__metadata__[0].rich_help_panel for name, p in parameters.items()}
+    assert panels == {"needed": "A group of options", "shared": "A group of options", "own": None}
+
+
+def test_values_are_what_they_look_like() -> None:
+    pairs = ["heads=4", "dropout=0.5", "gated=true", "sigma=max-nearest", "margin = 1e-3", 'conv="gat"']
+    assert key_values(pairs) == {
+        "heads": 4,
+        "dropout": 0.5,
+        "gated": True,
+        "sigma": "max-nearest",
+        "margin": 1e-3,
+        "conv": "gat",
+    }
+    with pytest.raises(ConfigError, match="KEY=VALUE"):
+        key_values(["heads"])
+
+
+def test_the_options_have_the_defaults_of_the_settings() -> None:
+    assert MethodOptions().settings("abmil") == Settings(method="abmil")
+
+
+def test_options_and_set_make_one_settings() -> None:
+    options = MethodOptions(k=7, lambda_="0.25", more=["heads=4", "gated=true"])
+    assert options.settings("graph-abmil+jigsaw") == Settings(k=7, lambda_="0.25", heads=4, gated=True)
+
+
+def test_only_what_was_given_goes_on(tmp_path) -> None:
+    table = TableOptions(labels=tmp_path / "l.csv", features=tmp_path / "f", mpp=0.0, skip_missing=True)
+    assert table.given() == {
+        "labels": str(tmp_path / "l.csv"),
+        "features": str(tmp_path / "f"),
+        "mpp": 0.0,  # wrong, and therefore not to be lost
+        "skip_missing": True,
+    }
+    options = TargetOptions(positive="b").source(table).options
+    assert options == (("mpp", 0.0), ("positive", "b"), ("skip_missing", True))
