@@ -95,7 +95,7 @@ def demo(out: Out = Path("demo"), jobs: Jobs = 2, quiet: Quiet = False) -> None:
     )
     study = Study(
         cohorts={"arrangement": cohort_spec({"labels": cohort / "labels.csv", "features": cohort / "features"})},
-        variants={name: make_settings({"method": name, "epochs": 20, "patience": 5}) for name in METHODS},
+        variants={name: make_settings({"method": name, "epochs": 15, "patience": 5}) for name in METHODS},
         attention=True,
     )
     show_study(study, out / "run", jobs, quiet)
