@@ -17,6 +17,7 @@ import pytest
 
 from jigsawmil import cli
 from jigsawmil.cohort.formats import read_bag
+from jigsawmil.errors import JigsawmilError
 from jigsawmil.study import executors
 from jigsawmil.study.estimator import SlideClassifier
 from jigsawmil.train.checkpoint import load_model
@@ -171,25 +172,32 @@ def test_a_disk_that_fails_is_told_in_plain_words(compare, given, tmp_path: Path
     assert "Error: [Errno 28] No space left on device: 'summary.csv'" in ran.err
 
 
-def test_a_job_that_failed_is_told_at_the_end(compare, given, tmp_path: Path, table: Table, monkeypatch) -> None:
+def test_jobs_that_failed_are_told_at_the_end(compare, given, tmp_path: Path, table: Table, monkeypatch) -> None:
     """The methods that are whole are judged; the exit code says that something is missing."""
     real = executors.run_job
 
     def sometimes(job, on_epoch) -> None:
-        if job.variant == "graph-mil" and job.fold == 1:
-            raise RuntimeError("out of luck")
+        if job.variant == "graph-mil":
+            raise JigsawmilError("out of luck" if job.fold else "out of [time]")
         real(job, on_epoch)
 
     monkeypatch.setattr(executors, "run_job", sometimes)
-    ran = compare(*given, "--methods", "abmil,graph-mil", "--out", tmp_path / "run")
+    same = [*given, "--methods", "abmil,graph-mil", "--folds", "3", "--out", tmp_path / "run"]
+    ran = compare(*same)
     assert ran.code == 1
-    assert "failed  cohort graph-mil seed 0 fold 1: RuntimeError: out of luck" in ran.out
-    assert "Failed: cohort graph-mil seed 0 fold 1" in ran.err
+    assert "failed  cohort graph-mil seed 0 fold 1: out of luck" in ran.out
+    assert ran.err.splitlines() == [
+        "Failed: cohort graph-mil seed 0 fold 0",
+        "out of [time]",
+        "Failed: cohort graph-mil seed 0 fold 1, cohort graph-mil seed 0 fold 2",
+        "out of luck",
+        "Run the same command again: it does what is missing.",
+    ]
     assert list(table(tmp_path / "run" / "summary.csv")["method"]) == ["abmil"]
     monkeypatch.setattr(executors, "run_job", real)
-    again = compare(*given, "--methods", "abmil,graph-mil", "--out", tmp_path / "run")
+    again = compare(*same)
     assert again.code == 0
-    assert "3 of 4 jobs are done already" in again.out
+    assert "3 of 6 jobs are done already" in again.out
 
 
 @pytest.mark.skipif(os.name == "nt", reason="Windows has no SIGINT to send to one process")

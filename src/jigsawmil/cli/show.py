@@ -47,10 +47,19 @@ def show_study(study: Study, out: Path, jobs: int, quiet: bool) -> None:
         screen.print(f"{len(result.left_out)} {were} left out: {out / 'left_out.csv'}", soft_wrap=True)
     pictures = write_pictures(out, result.predictions, result.summary, result.classes)
     screen.print(f"Tables in {out}, {len(pictures)} pictures in {out / 'plots'}.", soft_wrap=True)
-    for name, why in result.failed.items():
-        Console(stderr=True).print(f"[bold red]Failed:[/] {escape(name)}\n{escape(why)}", soft_wrap=True)
     if result.failed:
+        show_failures(result, Console(stderr=True))
         raise typer.Exit(1)
+
+
+def show_failures(result: Result, screen: Console) -> None:
+    """Each reason once, with the jobs that it stopped."""
+    names: dict[str, list[str]] = {}
+    for name, why in result.failed.items():
+        names.setdefault(why, []).append(name)
+    for why, stopped in names.items():
+        screen.print(f"[bold red]Failed:[/] {escape(', '.join(stopped))}\n{escape(why)}", soft_wrap=True)
+    screen.print("Run the same command again: it does what is missing.", soft_wrap=True)
 
 
 def show_control(result: Result, out: Path, screen: Console) -> None:
