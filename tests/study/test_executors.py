@@ -34,21 +34,17 @@ def slow(study_of: StudyOf, phantom: Path) -> Study:
 
 
 def test_two_processes_give_the_bytes_of_one(tmp_path: Path, phantom: Path, study_of: StudyOf) -> None:
-    study = study_of(phantom, ("abmil", "graph-abmil+jigsaw"), dropout=0.2, patience=1)
-    bystander = multiprocessing.get_context("spawn").Event()  # our own machinery is not touched
+    study = study_of(phantom, ("graph-abmil+jigsaw",), dropout=0.2, patience=1)
     events: list[Event] = []
     parallel = run_study(study, tmp_path / "two", processes=2, listen=events.append)
     serial = run_study(study, tmp_path / "one", processes=1)
     assert contents(tmp_path / "two") == contents(tmp_path / "one")
-    assert len(contents(tmp_path / "one")) == 8
+    assert len(contents(tmp_path / "one")) == 4
     assert parallel.predictions.equals(serial.predictions)
     assert parallel.summary.equals(serial.summary)
-    assert sorted(event.job.name for event in events if event.ended) == sorted(
-        f"c {method} seed 0 fold {fold}" for method in study.variants for fold in range(2)
-    )
+    assert sorted(event.job.fold for event in events if event.ended) == [0, 1]
     assert {event.epoch.epoch for event in events if event.epoch} == {1, 2}
     assert not multiprocessing.active_children()
-    assert not bystander.is_set()
 
 
 def test_a_worker_that_is_killed_is_a_failure_and_not_a_hang(tmp_path: Path, phantom: Path, study_of: StudyOf) -> None:
