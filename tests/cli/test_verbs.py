@@ -228,7 +228,8 @@ def test_ctrl_c_while_training(jigsawmil, given, quick, tmp_path: Path, monkeypa
     assert (ran.code, ran.err) == (130, "Stopped. Run the same command again to go on.\n")
 
 
-def test_a_training_goes_on_only_under_its_own_settings() -> None:
+def test_a_training_goes_on_only_under_its_own_settings_and_on_its_own_cohort() -> None:
     settings = cli.make_settings({})
-    assert cli._key(settings, 0) == cli._key(cli.make_settings({}), 0)
-    assert len({cli._key(s, i) for s in (settings, dataclasses.replace(settings, k=3)) for i in (0, 1)}) == 4
+    assert cli._key(settings, 0, "a") == cli._key(cli.make_settings({}), 0, "a")
+    both = (settings, dataclasses.replace(settings, k=3))
+    assert len({cli._key(s, seed, cohort) for s in both for seed in (0, 1) for cohort in "ab"}) == 8

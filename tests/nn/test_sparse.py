@@ -1,6 +1,8 @@
 """The fast kernels against a slow loop in float64, forward and backward, on graphs of every shape."""
 
 import math
+import subprocess
+import sys
 
 import pytest
 import torch
@@ -180,3 +182,14 @@ def test_weights_enter_before_the_softmax() -> None:
     zero = torch.zeros(1, 1)
     out, _ = sparse.neighbour_attention(y, zero, zero, graph)
     assert out[0, 0, 0].item() == pytest.approx(1 / (1 + math.exp(-1)))
+
+
+def test_the_number_of_threads_stays_the_users() -> None:
+    """Numba's OpenMP layer sets torch's threads when it starts: in a fresh process, one stays one."""
+    program = (
+        "import torch; torch.set_num_threads(1); from jigsawmil import Batch, Bag, build_model;"
+        "bag = Bag(slide_id='a', features=torch.rand(9, 4), coords=torch.rand(9, 2).double());"
+        "build_model('graph-abmil', 4, hidden=8)(Batch.of(bag)).logits.sum().backward();"
+        "raise SystemExit(torch.get_num_threads() != 1)"
+    )
+    assert subprocess.run([sys.executable, "-c", program], check=False).returncode == 0

@@ -21,7 +21,7 @@ from ..config import choose
 from ..errors import FeatureError, JigsawmilError, StudyError
 from ..nn.model import METHODS
 from ..report.live import FitProgress
-from ..study.run import check_patients, fit_split, make_card, named_probabilities
+from ..study.run import check_patients, fingerprint, fit_split, make_card, named_probabilities
 from ..study.study import Study, cohort_spec, make_settings, read_study
 from ..train.apply import apply_model
 from ..train.checkpoint import CARD, load_model, save_model
@@ -95,7 +95,7 @@ def demo(out: Out = Path("demo"), jobs: Jobs = 2, quiet: Quiet = False) -> None:
     )
     study = Study(
         cohorts={"arrangement": cohort_spec({"labels": cohort / "labels.csv", "features": cohort / "features"})},
-        variants={name: make_settings({"method": name, "epochs": 15, "patience": 5}) for name in METHODS},
+        variants={name: make_settings({"method": name, "epochs": 12, "patience": 4}) for name in METHODS},
         attention=True,
     )
     show_study(study, out / "run", jobs, quiet)
@@ -229,7 +229,7 @@ def train(
     graph = settings.graph_config() if settings.needs_graph else None
     feed = Feed(cohort, graph, settings.grid, memory_gb=memory_gb, level=settings.level)
     everything = Fold(train=tuple(map(str, cohort.slide_ids)), test=())
-    state = out / f".training-{_key(settings, seed)}.state"
+    state = out / f".training-{_key(settings, seed, fingerprint(cohort))}.state"
     with writing_to(out), FitProgress(screen, settings.epochs, quiet) as progress:
         model, history = fit_split(feed, everything, settings, seed, 0, progress, state)
         save_model(out, model, make_card(feed, model, settings, seed, history))
@@ -298,6 +298,6 @@ def _feature_files(items: list[Path]) -> list[Path]:
     return list(paths)
 
 
-def _key(settings: Settings, seed: int) -> str:
-    """A training goes on only under the settings it began with."""
-    return hashlib.sha256(repr((sorted(asdict(settings).items()), seed)).encode()).hexdigest()[:12]
+def _key(settings: Settings, seed: int, cohort: str) -> str:
+    """A training goes on only under the settings and on the cohort it began with."""
+    return hashlib.sha256(repr((sorted(asdict(settings).items()), seed, cohort)).encode()).hexdigest()[:12]

@@ -42,6 +42,9 @@ def show_study(study: Study, out: Path, jobs: int, quiet: bool) -> None:
         screen.print(table, "")
     if study.shuffle_control:
         show_control(result, out, screen)
+    for cohort, notes in result.notes.items():
+        for note in () if quiet else notes:
+            screen.print(f"Note on {escape(cohort)}: {escape(note)}", highlight=False, soft_wrap=True)
     if len(result.left_out):
         were = "slide or file was" if len(result.left_out) == 1 else "slides or files were"
         screen.print(f"{len(result.left_out)} {were} left out: {out / 'left_out.csv'}", soft_wrap=True)

@@ -17,16 +17,19 @@ import numba
 import torch
 from numba import njit, prange
 
-_threads = numba.get_num_threads()  # the most that Numba started with
+_most: int = numba.config.NUMBA_NUM_THREADS  # type: ignore[attr-defined]
 _lock = threading.Lock()  # one of Numba's threading layers ends the process when two threads enter it at once
 
 
 def launch(kernel: Callable[..., None], *args: Any) -> None:
     """Run a kernel on as many threads as torch uses; tensors are passed as the arrays they share memory with."""
     arrays = [a.detach().numpy() if isinstance(a, torch.Tensor) else a for a in args]
+    threads = torch.get_num_threads()
     with _lock:
-        numba.set_num_threads(min(torch.get_num_threads(), _threads))
+        numba.set_num_threads(min(threads, _most))
         kernel(*arrays)
+    if torch.get_num_threads() != threads:  # Numba's first start sets OpenMP's threads, which are torch's too
+        torch.set_num_threads(threads)
 
 
 @njit(parallel=True, fastmath=True, cache=True, nogil=True)

@@ -3,6 +3,7 @@
 import json
 import tomllib
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, field, fields
 from pathlib import Path
 from typing import Any
@@ -63,7 +64,8 @@ class Study:
 
 @dataclass(frozen=True)
 class Result:
-    """The tables of a run. control: predictions with places shuffled. classes: of each cohort. failed: job -> why."""
+    """The tables of a run. control: predictions with places shuffled. classes, notes: of each cohort; the notes are
+    what its audit remarked. failed: job -> why."""
 
     predictions: pd.DataFrame
     summary: pd.DataFrame
@@ -71,6 +73,7 @@ class Result:
     control: pd.DataFrame
     left_out: pd.DataFrame
     classes: Mapping[str, tuple[str, ...]]
+    notes: Mapping[str, tuple[str, ...]]
     failed: Mapping[str, str]
 
 
@@ -116,7 +119,11 @@ def make_settings(values: Mapping[str, Any], where: str = "settings") -> Setting
     """Settings from a flat table; `lambda` is spelt as people spell it."""
     _known_settings(values, where)
     try:
-        return Settings(**{("lambda_" if key == "lambda" else key): value for key, value in values.items()})
+        flat = {("lambda_" if key == "lambda" else key): value for key, value in values.items()}
+        if isinstance(flat.get("lambda_"), str):
+            with suppress(ValueError):  # the command line's "0.5" is a study file's 0.5
+                flat["lambda_"] = float(flat["lambda_"])
+        return Settings(**flat)
     except ConfigError as error:
         raise ConfigError(f"{where}: {error}") from error
 
@@ -250,7 +257,8 @@ def gather(out: Path, jobs: Sequence[Job], cohorts: Mapping[str, Cohort], failed
     classes = {name: cohort.classes for name, cohort in cohorts.items()}
     about = {"jobs": len(jobs), "failed": dict(failed), "classes": classes, "origin": origin()}
     write_json(out / "study.json", {"format": 1, **about})
-    return Result(*tables, control, left_out, classes, failed)
+    notes = {name: cohort.notes for name, cohort in cohorts.items()}
+    return Result(*tables, control, left_out, classes, notes, failed)
 
 
 def _write_tables(
@@ -321,7 +329,8 @@ def _folds(study: Study, name: str, cohort: Cohort, seed: int, out: Path) -> lis
                 f"{name}: by_site, but the site of some slides is unknown. Name its column (site_column); TCGA "
                 "barcodes carry it."
             )
-        folds = make_folds(ids, patients, list(cohort.labels), folds=study.folds, seed=seed, sites=sites)
+        labels = [cohort.classes[label] for label in cohort.labels]
+        folds = make_folds(ids, patients, labels, folds=study.folds, seed=seed, sites=sites)
     if not path.exists():
         write_folds(folds, path, ids, patients, seed=None if name in study.splits else seed)
     elif read_splits(path, ids, patients) != folds:
