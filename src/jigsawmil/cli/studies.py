@@ -1,0 +1,97 @@
+"""Verbs that cross-validate: the demo, a comparison, a study file."""
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from ..cohort.phantom import phantom_slides, write_phantom
+from ..cohort.phantom_spec import phantom_spec
+from ..config import choose
+from ..nn.model import METHODS
+from ..study.study import Study, cohort_spec, make_settings, read_study
+from .app import app
+from .options import Jobs, Memory, MethodOptions, Out, Quiet, Seed, TableOptions, TargetOptions, grouped
+from .show import console, show_study, tracked, writing_to
+
+
+@app.command()
+def demo(out: Out = Path("demo"), jobs: Jobs = 2, quiet: Quiet = False) -> None:
+    """A cohort whose label is where patches lie, five methods, three folds: two minutes.
+
+    Example: `jigsawmil demo --out demo`
+    """
+    screen, cohort = console(), out / "cohort"
+    if not cohort.exists():
+        spec = phantom_spec("arrangement", slides=100, seed=0)
+        with writing_to(out):
+            slides = phantom_slides(spec)
+            write_phantom(tracked(slides, spec.slides, "Drawing 100 phantom slides", screen, quiet), cohort)
+    screen.print(
+        "100 slides hold the same kinds of patches in the same numbers: finely mixed in one class, in clumps in the "
+        "other. Only a model that knows where patches lie can tell them apart; ABMIL should be at chance (0.5).\n"
+    )
+    study = Study(
+        cohorts={"arrangement": cohort_spec({"labels": cohort / "labels.csv", "features": cohort / "features"})},
+        variants={name: make_settings({"method": name, "epochs": 12, "patience": 4}) for name in METHODS},
+        attention=True,
+    )
+    show_study(study, out / "run", jobs, quiet)
+
+
+@app.command()
+@grouped
+def compare(
+    table: TableOptions,
+    target: TargetOptions,
+    method: MethodOptions,
+    out: Out,
+    methods: Annotated[
+        str, typer.Option(help=f"Of {', '.join(METHODS)}; comma separated.", show_default="all five")
+    ] = ",".join(METHODS),
+    folds: Annotated[int, typer.Option(help="Folds of the cross-validation.")] = 3,
+    seed: Seed = 0,
+    seeds: Annotated[int, typer.Option(min=1, help="Repetitions: SEED, SEED + 1, ..., each with its own folds.")] = 1,
+    jobs: Jobs = 1,
+    splits: Annotated[Path | None, typer.Option(help="Folds of another tool: CLAM, STAMP, Patho-Bench.")] = None,
+    by_site: Annotated[bool, typer.Option("--by-site", help="Keep the slides of a site in one fold.")] = False,
+    shuffle_control: Annotated[
+        bool, typer.Option("--shuffle-control", help="Does place matter? Also with patches shuffled over their slide.")
+    ] = False,
+    attention: Annotated[bool, typer.Option("--attention", help="Keep the attention of every test slide.")] = False,
+    memory_gb: Memory = 4.0,
+    quiet: Quiet = False,
+) -> None:
+    """Cross-validate methods on a cohort: tables, tests and plots in a run folder. Running again resumes.
+
+    Example: `jigsawmil compare --labels labels.csv --features features --methods abmil,graph-abmil+jigsaw --out run`
+    """
+    names = dict.fromkeys(name.strip() for name in methods.split(",") if name.strip())
+    for name in names or [methods]:
+        choose("--methods", name, METHODS)
+    study = Study(
+        cohorts={"cohort": target.source(table)},
+        variants={name: method.settings(name) for name in names},
+        folds=folds,
+        seeds=tuple(range(seed, seed + seeds)),
+        splits={"cohort": str(splits)} if splits else {},
+        by_site=by_site,
+        shuffle_control=shuffle_control,
+        attention=attention,
+        memory_gb=memory_gb,
+    )
+    show_study(study, out, jobs, quiet)
+
+
+@app.command(name="study")
+def study_file(
+    file: Annotated[Path, typer.Argument(help="A study in TOML.")],
+    out: Annotated[Path | None, typer.Option(help="Folder to write to; runs/NAME by default.")] = None,
+    jobs: Jobs = 1,
+    quiet: Quiet = False,
+) -> None:
+    """Run a study file: cohorts x variants x folds x seeds. Running again does what is missing.
+
+    Example: `jigsawmil study study.toml --jobs 2`
+    """
+    show_study(read_study(file), out or Path("runs") / file.stem, jobs, quiet)
