@@ -15,7 +15,7 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from jigsawmil import cli
+from jigsawmil.cli import models, studies
 from jigsawmil.cohort.formats import read_bag
 from jigsawmil.errors import JigsawmilError
 from jigsawmil.study import executors
@@ -147,12 +147,12 @@ def test_a_model_of_patients_says_how_it_knows_them(jigsawmil, given, quick, coh
 
 def test_the_demo_runs_through(jigsawmil, tmp_path: Path, table: Table, monkeypatch) -> None:
     """The same steps on a cohort and with methods that take seconds."""
-    real, settings = cli.phantom_spec, cli.make_settings
+    real, settings = studies.phantom_spec, studies.make_settings
     small = {"slides": 12, "patches": 20, "dim": 16}
-    monkeypatch.setattr(cli, "phantom_spec", lambda kind, **knobs: real(kind, **knobs | small))
+    monkeypatch.setattr(studies, "phantom_spec", lambda kind, **knobs: real(kind, **knobs | small))
     quick = {"epochs": 1, "patience": 0, "hidden": 16, "attention_dim": 8}
-    monkeypatch.setattr(cli, "make_settings", lambda values: settings(values | quick))
-    monkeypatch.setattr(cli, "METHODS", {name: cli.METHODS[name] for name in ("abmil", "graph-abmil+jigsaw")})
+    monkeypatch.setattr(studies, "make_settings", lambda values: settings(values | quick))
+    monkeypatch.setattr(studies, "METHODS", {name: studies.METHODS[name] for name in ("abmil", "graph-abmil+jigsaw")})
     monkeypatch.chdir(tmp_path)
     ran = jigsawmil("demo", "--jobs", "1")
     assert ran.code == 0, ran.err
@@ -223,13 +223,13 @@ def test_ctrl_c_while_training(jigsawmil, given, quick, tmp_path: Path, monkeypa
     def interrupted(*_: object) -> None:
         raise KeyboardInterrupt
 
-    monkeypatch.setattr(cli, "fit_split", interrupted)
+    monkeypatch.setattr(models, "fit_split", interrupted)
     ran = jigsawmil("train", *given, *quick, "--out", tmp_path / "model")
     assert (ran.code, ran.err) == (130, "Stopped. Run the same command again to go on.\n")
 
 
 def test_a_training_goes_on_only_under_its_own_settings_and_on_its_own_cohort() -> None:
-    settings = cli.make_settings({})
-    assert cli._key(settings, 0, "a") == cli._key(cli.make_settings({}), 0, "a")
+    settings = studies.make_settings({})
+    assert models._key(settings, 0, "a") == models._key(studies.make_settings({}), 0, "a")
     both = (settings, dataclasses.replace(settings, k=3))
-    assert len({cli._key(s, seed, cohort) for s in both for seed in (0, 1) for cohort in "ab"}) == 8
+    assert len({models._key(s, seed, cohort) for s in both for seed in (0, 1) for cohort in "ab"}) == 8
