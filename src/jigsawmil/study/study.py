@@ -4,7 +4,7 @@ import json
 import tomllib
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import suppress
-from dataclasses import dataclass, field, fields
+from dataclasses import asdict, dataclass, field, fields
 from pathlib import Path
 from typing import Any
 
@@ -254,11 +254,35 @@ def gather(out: Path, jobs: Sequence[Job], cohorts: Mapping[str, Cohort], failed
     ]
     left_out = pd.DataFrame(rows, columns=["cohort", "name", "reason"])
     _write_csv(left_out, out / "left_out.csv")
+    _write_csv(_slides(cohorts), out / "slides.csv")
     classes = {name: cohort.classes for name, cohort in cohorts.items()}
     about = {"jobs": len(jobs), "failed": dict(failed), "classes": classes, "origin": origin()}
-    write_json(out / "study.json", {"format": 1, **about})
+    sources = {job.cohort: asdict(job.source) for job in jobs}
+    kinds = {
+        name: {"task": cohort.task, "dim": cohort.dim, "encoder": cohort.encoder} for name, cohort in cohorts.items()
+    }
+    of_cohorts = {name: {**sources[name], **kinds[name], "notes": cohorts[name].notes} for name in cohorts}
+    write_json(out / "study.json", {"format": 1, **about, "cohorts": of_cohorts})
     notes = {name: cohort.notes for name, cohort in cohorts.items()}
     return Result(*tables, control, left_out, classes, notes, failed)
+
+
+def _slides(cohorts: Mapping[str, Cohort]) -> pd.DataFrame:
+    """A row a slide, so that a run folder says by itself what it is about."""
+    rows = [
+        {
+            "cohort": name,
+            "slide_id": slide.slide_id,
+            "patient_id": slide.patient_id,
+            "label": cohort.classes[slide.label],
+            "site": slide.site or "",
+            "patches": slide.patches,
+            "features": str(slide.path.resolve()) if slide.path else "",
+        }
+        for name, cohort in cohorts.items()
+        for slide in cohort.slides
+    ]
+    return pd.DataFrame(rows)
 
 
 def _write_tables(
