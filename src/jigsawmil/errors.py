@@ -23,3 +23,7 @@ class ConfigError(JigsawmilError):
 
 class StudyError(JigsawmilError):
     """A run folder is missing, damaged or belongs to other settings."""
+
+
+class SlideError(JigsawmilError):
+    """A slide cannot be opened or read, or does not say what is needed."""
