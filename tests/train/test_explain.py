@@ -17,7 +17,7 @@ from jigsawmil.nn.convs import CONVS
 from jigsawmil.nn.model import METHODS, Model
 from jigsawmil.train.apply import apply_model
 from jigsawmil.train.checkpoint import ModelCard
-from jigsawmil.train.explain import expected_place, explain
+from jigsawmil.train.explain import expected_place, explain, explain_patient
 
 GRAPH = GraphConfig(k=4)
 TASKS = {"binary": 2, "multiclass": 3, "ordinal": 4}
@@ -89,6 +89,21 @@ def test_evidence_of_a_patient_adds_up_over_its_slides(bags: list[Bag], small) -
     assert first.attention.sum() + second.attention.sum() == pytest.approx(1, abs=1e-5)
     assert (first.neighbours(0)[0] < len(first)).all()
     assert (second.neighbours(len(second) - 1)[0] < len(second)).all()
+
+
+def test_a_patient_may_be_named_by_the_caller(bags: list[Bag], small) -> None:
+    """The same maps as by barcode; the slides' own names do not matter."""
+    model = task_model(small)
+    names = ["TCGA-AA-0001-01Z-00-DX1", "TCGA-AA-0001-01Z-00-DX2"]
+    barcoded = [dataclasses.replace(bag, slide_id=name) for bag, name in zip(bags, names, strict=False)]
+    by_barcode = explain(model, card(model, level="patient"), barcoded)
+    by_hand = explain_patient(model, card(model, level="patient"), "somebody", bags[:2])
+    for a, b in zip(by_barcode, by_hand, strict=True):
+        assert b.name == "somebody"
+        assert (a.evidence == b.evidence).all()
+        assert (a.probabilities == b.probabilities).all()
+    with pytest.raises(FeatureError, match="uni_v1"):
+        explain_patient(model, card(model), "x", [dataclasses.replace(bags[0], encoder="uni_v1")])
 
 
 def test_a_permuted_file_gives_permuted_maps(bags: list[Bag], small) -> None:

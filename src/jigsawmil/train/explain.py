@@ -16,9 +16,10 @@ from ..errors import ConfigError
 from ..nn.batch import Batch
 from ..nn.convs import GAT
 from ..nn.encoder import GraphEncoder
-from ..nn.model import Model, Output
-from .apply import Prediction, apply_model
+from ..nn.model import METHODS, Model, Output
+from .apply import Prediction, apply_model, check_fits
 from .checkpoint import ModelCard
+from .fit import pick_device
 
 Floats = NDArray[np.float64]
 Ints = NDArray[np.int64]
@@ -138,32 +139,59 @@ def explain_each(
     through the encoder. reading: options of `read_bag`.
     """
     for prediction, batch, output in _outputs(model, card, bags, device, reading):
-        with torch.inference_mode():
-            bias = model.head(torch.zeros_like(output.embedding))  # a head is linear: what is left without patches
-            weight = model.head.linear.weight.double()
-            share = output.attention.double()[:, None] * (output.hidden.double() @ weight.T)
-            share = share.expand(-1, output.logits.shape[1])  # ordinal: one direction, a column a threshold
-            whole: dict[str, Any] = {
-                "name": prediction.name,
-                "task": card.model.task,
-                "classes": card.classes,
-                "bias": _numpy(bias[0]),
-                "logits": _numpy(output.logits[0]),
-                "probabilities": prediction.probabilities,
-            }
-            evidence = [_numpy(part) for part in batch.in_file_order(share)]
-            logits = output.jigsaw_logits
-            guesses = [None] * len(prediction.bags) if logits is None else batch.in_file_order(logits)
-            edges = _edges(model, batch) if neighbours else [None] * len(prediction.bags)
-        for i, bag in enumerate(prediction.bags):
-            guess = guesses[i]
+        yield from _maps(model, card, prediction.name, prediction.bags, batch, output, neighbours)
+
+
+def explain_patient(
+    model: Model,
+    card: ModelCard,
+    patient: str,
+    bags: Sequence[Bag],
+    *,
+    device: str = "auto",
+    neighbours: bool = True,
+) -> list[PatchMaps]:
+    """The slides of one patient, pooled into one bag whatever their names; `explain` knows TCGA barcodes only."""
+    batch, output = pooled(model, card, bags, device)
+    return list(_maps(model, card, patient, bags, batch, output, neighbours))
+
+
+def pooled(model: Model, card: ModelCard, bags: Sequence[Bag], device: str = "auto") -> tuple[Batch, Output]:
+    """What a model sees and says of several slides as one bag."""
+    for bag in bags:
+        check_fits(bag, card)
+    where = pick_device(device)
+    graph = card.graph if METHODS[card.model.method].graph else None
+    batch = Batch.of(bags, graph, card.model.grid).as_one_bag().to(where)
+    with torch.inference_mode():
+        return batch, model.to(where).eval()(batch)
+
+
+def _maps(
+    model: Model, card: ModelCard, name: str, bags: Sequence[Bag], batch: Batch, output: Output, neighbours: bool
+) -> Iterator[PatchMaps]:
+    """Of each slide of one bag."""
+    with torch.inference_mode():
+        bias = model.head(torch.zeros_like(output.embedding))  # a head is linear: what is left without patches
+        weight = model.head.linear.weight.double()
+        share = output.attention.double()[:, None] * (output.hidden.double() @ weight.T)
+        share = share.expand(-1, output.logits.shape[1])  # ordinal: one direction, a column a threshold
+        guesses = None if output.jigsaw_logits is None else batch.in_file_order(output.jigsaw_logits)
+        edges = _edges(model, batch) if neighbours else [None] * len(bags)
+        parts = zip(bags, batch.in_file_order(output.attention), batch.in_file_order(share), edges, strict=True)
+        for i, (bag, attention, evidence, own) in enumerate(parts):
             yield PatchMaps(
+                name=name,
                 bag=bag,
-                attention=prediction.attention[i].astype(np.float64),
-                evidence=evidence[i],
-                jigsaw=None if guess is None else expected_place(guess, bag.coords, card.model.grid),
-                edges=edges[i],
-                **whole,
+                task=card.model.task,
+                classes=card.classes,
+                attention=_numpy(attention),
+                evidence=_numpy(evidence),
+                bias=_numpy(bias[0]),
+                logits=_numpy(output.logits[0]),
+                probabilities=_numpy(model.probabilities(output)[0]),
+                jigsaw=None if guesses is None else expected_place(guesses[i], bag.coords, card.model.grid),
+                edges=own,
             )
 
 
