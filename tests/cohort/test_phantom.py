@@ -120,6 +120,25 @@ def test_the_other_label_would_have_had_the_very_same_patches(kind: str) -> None
         assert (a.types == 0).sum() == (a.types == 1).sum() == (b.types == 0).sum() == (b.types == 1).sum()
 
 
+def test_grades_of_an_arrangement_differ_in_place_alone_and_by_degrees() -> None:
+    even, most_mixed = ((0.25, 0.25, 0.25, 0.25), (0.7, 0.1, 0.1, 0.1))
+    knobs = {"slides": 60, "two_slides": 0.2, "dim": 16, "patches": 300}
+    one, two = (make_phantom("arrangement", balance=b, **knobs) for b in (even, most_mixed))
+    assert sorted(set(one.labels)) == ["0", "1", "2", "3"]
+    label_of = dict(zip(two.patients, two.labels, strict=True))
+    assert [list(label_of.values()).count(grade) for grade in "0123"] == [35, 5, 5, 5]  # of 50 patients
+    clumping = np.array([same_type_neighbours(slide, 8) for slide in one])
+    means = [clumping[np.array(one.labels) == grade].mean() for grade in "0123"]
+    assert (np.diff(means) > 0.03).all()
+    regraded = [(a, b) for a, b in zip(one, two, strict=True) if a.label != b.label]
+    assert len({(a.label, b.label) for a, b in regraded}) > 2
+    for a, b in regraded:
+        x, y = a.bag.features.numpy(), b.bag.features.numpy()
+        assert a.bag.coords.equal(b.bag.coords)
+        assert np.array_equal(x[np.lexsort(x.T)], y[np.lexsort(y.T)])
+        assert (x != y).any()
+
+
 @pytest.mark.parametrize("kind", SPATIAL)
 def test_a_slide_whose_label_stays_is_the_same_slide(kind: str) -> None:
     one, two = (make_phantom(kind, slides=10, dim=16, patches=100, balance=b) for b in (0.3, 0.7))
@@ -191,6 +210,21 @@ def test_patch_counts_spread_log_normally_around_their_median() -> None:
     assert np.exp(np.median(counts)) == pytest.approx(200, rel=0.15)
     assert counts.std() == pytest.approx(0.5, rel=0.2)
     assert {len(bag) for bag in make_phantom("composition", slides=5, dim=16, spread=0.0).bags} == {500}
+
+
+def test_patch_counts_may_be_given_one_by_one() -> None:
+    drawn = make_phantom("arrangement", slides=4, dim=16)
+    counts = (*(len(bag) for bag in drawn.bags[:2]), 13, 900)
+    given = make_phantom("arrangement", slides=4, dim=16, counts=counts)
+    assert tuple(len(bag) for bag in given.bags) == counts
+    assert all(a.features.equal(b.features) for a, b in zip(drawn.bags[:2], given.bags[:2], strict=True))
+
+
+def test_another_dimension_is_another_view_of_the_same_slides() -> None:
+    one, two = (make_phantom("position", slides=6, dim=dim, patches=80) for dim in (32, 100))
+    assert (one.labels, one.patients) == (two.labels, two.patients)
+    assert all(a.coords.equal(b.coords) for a, b in zip(one.bags, two.bags, strict=True))
+    assert all(np.array_equal(a, b) for a, b in zip(one.types, two.types, strict=True))
 
 
 @pytest.mark.parametrize("kind", KINDS)
@@ -267,6 +301,18 @@ def test_files_read_back_as_trident_with_the_truth_beside(tmp_path: Path) -> Non
             assert file["phantom_type"].attrs["names"].split(",") == list(TYPES["position"])
 
 
+def test_half_precision_halves_the_files_and_keeps_three_digits(tmp_path: Path) -> None:
+    phantom = make_phantom("position", slides=2, dim=64, patches=500)
+    whole, half = (write_phantom(phantom, tmp_path / name, half=name == "half") for name in ("whole", "half"))
+    for slide in phantom:
+        name = f"features/{slide.bag.slide_id}.h5"
+        assert (half / name).stat().st_size < 0.65 * (whole / name).stat().st_size
+        bag = read_bag(half / name)
+        assert bag.features.dtype == slide.bag.features.dtype
+        assert np.allclose(bag.features, slide.bag.features, rtol=1e-3, atol=1e-3)
+        assert bag.coords.equal(slide.bag.coords)
+
+
 def test_a_folder_with_something_in_it_is_left_alone(tmp_path: Path) -> None:
     phantom = make_phantom("composition", slides=2, dim=16, patches=10)
     (tmp_path / "full").mkdir()
@@ -284,7 +330,7 @@ def test_a_folder_with_something_in_it_is_left_alone(tmp_path: Path) -> None:
 
 
 def test_an_interrupted_write_leaves_nothing(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    def interrupted(slide: PhantomSlide, path: Path) -> None:
+    def interrupted(slide: PhantomSlide, path: Path, half: bool) -> None:
         path.write_bytes(b"half")
         raise KeyboardInterrupt
 
@@ -312,7 +358,14 @@ def test_an_interrupted_write_leaves_nothing(tmp_path: Path, monkeypatch: pytest
         ("position", {"noise": float("nan")}, "noise=nan"),
         ("position", {"slide_effect": "big"}, "slide_effect='big' is impossible; expected a number"),
         ("position", {"balance": 1.5}, "balance=1.5 is impossible; expected a number from 0 to 1"),
-        ("position", {"balance": 0.001}, "balance=0.001 puts all 91 patients into one class"),
+        ("position", {"balance": 0.001}, "balance=0.001 leaves a class without any of the 91 patients"),
+        ("position", {"balance": (0.2, 0.3, 0.5)}, "shares of three or more grades are for arrangement"),
+        ("arrangement", {"balance": (0.2, 0.8)}, "Else give one number: the share of the second class"),
+        ("arrangement", {"balance": (0.2, 0.3, 0.4)}, "sums to 0.9; expected 1"),
+        ("arrangement", {"balance": (0.2, 0.3, -0.5)}, "balance=-0.5 is impossible"),
+        ("arrangement", {"balance": (0.6, 0.001, 0.399)}, "leaves a class without any"),
+        ("position", {"counts": (20, 30)}, "counts has 2 numbers for 100 slides"),
+        ("position", {"slides": 2, "counts": (20, 3)}, "counts=3 is impossible; expected a whole number from 10"),
         ("position", {"two_slides": 2}, "two_slides=2"),
         ("position", {"clump": 0}, "clump=0"),
         ("position", {"nest": True}, "nest=True"),

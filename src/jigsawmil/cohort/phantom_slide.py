@@ -7,7 +7,7 @@ import torch
 from numpy.typing import NDArray
 
 from .bag import Bag
-from .phantom_spec import CLASSES, LATENT, PLANTED, SMALLEST, TYPES, PhantomSpec
+from .phantom_spec import LATENT, PLANTED, SMALLEST, TYPES, PhantomSpec
 from .phantom_tissue import Cells, draw_outline, layers, mosaic, nest, rank, smooth_field
 
 PATCH_LEVEL0 = 512  # 40x slides (0.25 microns a pixel) tiled at 20x with 256 pixels
@@ -55,22 +55,23 @@ def draw_world(rng: np.random.Generator, spec: PhantomSpec) -> World:
     return World(prototypes.astype(np.float32), basis.astype(np.float32), float(variance) ** -0.5)
 
 
-def draw_patients(rng: np.random.Generator, spec: PhantomSpec) -> tuple[NDArray[np.int64], NDArray[np.bool_]]:
+def draw_patients(rng: np.random.Generator, spec: PhantomSpec) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
     """Patient and class of each slide, (slide,) both; who has two slides is drawn apart from the class."""
     twice = rng.permutation(spec.patients)[: spec.slides - spec.patients]
     patient = np.sort(np.concatenate([np.arange(spec.patients), twice]))
-    positive = rng.permutation(spec.patients) < round(spec.balance * spec.patients)
-    return patient, positive[patient]
+    last_first = np.repeat(np.arange(len(spec.shares))[::-1], spec.class_sizes[::-1])
+    return patient, last_first[rng.permutation(spec.patients)][patient]
 
 
 def draw_slide(
-    rng: np.random.Generator, spec: PhantomSpec, world: World, index: int, patient: int, positive: int
+    rng: np.random.Generator, spec: PhantomSpec, world: World, index: int, patient: int, label: int
 ) -> PhantomSlide:
-    """The same random numbers are drawn in the same order for both classes: `positive` only chooses the layout."""
+    """The same random numbers are drawn in the same order for all classes: `label` only chooses the layout."""
     n = max(SMALLEST, round(spec.patches * np.exp(spec.spread * rng.standard_normal())))
+    n = spec.counts[index] if spec.counts else n  # drawn all the same: nothing else changes
     cells = rng.permutation(draw_outline(rng, n))  # the order in the file says nothing about place
     corner = rng.integers(0, 20_000, 2)
-    types = LAYOUTS[spec.kind](rng, cells, positive, spec)
+    types = LAYOUTS[spec.kind](rng, cells, label / (len(spec.classes) - 1), spec)
     bag = Bag(
         slide_id=f"{index + 1:04d}",
         features=torch.from_numpy(_draw_features(rng, spec, world, types)),
@@ -83,7 +84,7 @@ def draw_slide(
         kind=spec.kind,
         bag=bag,
         patient=f"{patient + 1:04d}",
-        label=CLASSES[spec.kind][positive],
+        label=spec.classes[label],
         types=types,
         plant=(types < PLANTED[spec.kind]).astype(np.int64),
     )
@@ -101,25 +102,26 @@ def _draw_features(rng: np.random.Generator, spec: PhantomSpec, world: World, ty
     return features
 
 
-def _composition(rng: np.random.Generator, cells: Cells, positive: int, spec: PhantomSpec) -> Types:
+def _composition(rng: np.random.Generator, cells: Cells, grade: float, spec: PhantomSpec) -> Types:
     """Tumour in clumps: 2 to 10 % of the patches, or 25 to 50 %."""
-    share = (rng.uniform(0.02, 0.10), rng.uniform(0.25, 0.50))[positive]
+    share = (rng.uniform(0.02, 0.10), rng.uniform(0.25, 0.50))[grade == 1]
     types = mosaic(rng, cells, range(1, 5), spec.clump)
     types[rank(smooth_field(rng, cells, spec.clump)) < max(1, round(share * len(cells)))] = 0
     return types
 
 
-def _arrangement(rng: np.random.Generator, cells: Cells, positive: int, spec: PhantomSpec) -> Types:
-    """A and B in equal numbers, together 70 to 90 %, on the same places: shuffled, or the halves of a smooth field."""
+def _arrangement(rng: np.random.Generator, cells: Cells, grade: float, spec: PhantomSpec) -> Types:
+    """A and B in equal numbers, together 70 to 90 %, on the same places: shuffled (grade 0), the halves of a smooth
+    field (grade 1), or of a mixture of both."""
     half = round(rng.uniform(0.35, 0.45) * len(cells))
     types = mosaic(rng, cells, range(2, 5), spec.clump)
     places = np.flatnonzero(rank(smooth_field(rng, cells, spec.clump)) < 2 * half)
-    order = (rng.permutation(2 * half), rank(smooth_field(rng, cells[places], spec.clump)))[positive]
-    types[places] = order >= half
+    mixed, clumps = rng.permutation(2 * half), smooth_field(rng, cells[places], spec.clump)
+    types[places] = rank(grade * clumps + (1 - grade) * (mixed - half) / mixed.std()) >= half
     return types
 
 
-def _position(rng: np.random.Generator, cells: Cells, positive: int, spec: PhantomSpec) -> Types:
+def _position(rng: np.random.Generator, cells: Cells, grade: float, spec: PhantomSpec) -> Types:
     """Four layers from top to bottom, a nest high and a nest low, of equal size; the class says which of them is A."""
     depth, layer = layers(rng, cells, 4)
     size = max(1, min(spec.nest, len(cells) // 12))
@@ -128,7 +130,7 @@ def _position(rng: np.random.Generator, cells: Cells, positive: int, spec: Phant
     free[high] = False
     low = nest(rng, cells, depth > 0.7, free, size)
     types = 2 + layer
-    types[high], types[low] = ((0, 1), (1, 0))[positive]
+    types[high], types[low] = ((0, 1), (1, 0))[grade == 1]
     return types
 
 

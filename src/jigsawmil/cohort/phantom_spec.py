@@ -29,6 +29,7 @@ LIMITS = {
     "seed": (0, 2**63 - 1),
     "dim": (LATENT, 65_536),
     "patches": (SMALLEST, 1_000_000),
+    "counts": (SMALLEST, 1_000_000),
     "spread": (0, 2),
     "noise": (0, 100),
     "slide_effect": (0, 100),
@@ -49,10 +50,12 @@ class PhantomSpec:
     dim: dimension of the features, from 16 on.
     patches, spread: the number of patches of a slide is log-normal with the median `patches` and the standard
         deviation `spread` of its logarithm (0: all slides alike), never below 10.
+    counts: the number of patches of every slide, one by one, in place of patches and spread.
     noise: standard deviation of a patch around the prototype of its type; any two prototypes are 4.5 apart.
     slide_effect: standard deviation of a shift common to all patches of a slide, in the unit of `noise`; moreover each
         dimension of a slide is scaled by about 1 +- slide_effect / 10.
-    balance: share of patients in the second class (`tumour`, `segregated`, `b-high`).
+    balance: share of patients in the second class (`tumour`, `segregated`, `b-high`). `arrangement` also takes the
+        shares of three or more grades, which sum to 1: `0` is mixed, the last is segregated, the others lie between.
     two_slides: share of patients with two slides, of the same label.
     clump: typical diameter of clumps and compartments in patches; 50 nearest neighbours span 8 patches.
     nest: patches in each nest of `position`, at most a twelfth of the slide. 30 is 0.6 k at k = 50: the immediate
@@ -65,9 +68,10 @@ class PhantomSpec:
     dim: int = 256
     patches: int = 500
     spread: float = 0.3
+    counts: tuple[int, ...] = ()
     noise: float = 1.0
     slide_effect: float = 0.3
-    balance: float = 0.5
+    balance: float | tuple[float, ...] = 0.5
     two_slides: float = 0.1
     clump: float = 14.0
     nest: int = 30
@@ -76,13 +80,44 @@ class PhantomSpec:
         if self.kind not in CLASSES:
             raise ConfigError(f"phantom kind {self.kind!r} is unknown{_nearest(self.kind, CLASSES)}")
         for field in fields(self)[1:]:
-            _check_number(field.name, getattr(self, field.name), whole=field.type is int)
-        patients = self.patients
-        if not 1 <= round(self.balance * patients) <= patients - 1:
+            values = getattr(self, field.name)
+            for value in values if isinstance(values, tuple) else (values,):
+                _check_number(field.name, value, whole=field.type in (int, tuple[int, ...]))
+        if self.counts and len(self.counts) != self.slides:
             raise ConfigError(
-                f"phantom balance={self.balance} puts all {patients} patients into one class; expected at least one "
-                "in each. Move balance towards 0.5, or raise slides."
+                f"phantom counts has {len(self.counts)} numbers for {self.slides} slides. Give one a slide."
             )
+        self._check_shares()
+
+    def _check_shares(self) -> None:
+        if isinstance(self.balance, tuple) and (self.kind != "arrangement" or len(self.balance) < 3):
+            raise ConfigError(
+                f"phantom balance={list(self.balance)} for {self.kind}; shares of three or more grades are for "
+                "arrangement. Else give one number: the share of the second class."
+            )
+        if abs(sum(self.shares) - 1) > 1e-3:
+            raise ConfigError(f"phantom balance={list(self.shares)} sums to {sum(self.shares):g}; expected 1.")
+        if min(self.class_sizes) < 1:
+            raise ConfigError(
+                f"phantom balance={self.balance} leaves a class without any of the {self.patients} patients; expected "
+                "at least one in each. Even the shares out, or raise slides."
+            )
+
+    @property
+    def classes(self) -> tuple[str, ...]:
+        """Names of the classes in their order; grades are numbers."""
+        return tuple(map(str, range(len(self.shares)))) if len(self.shares) > 2 else CLASSES[self.kind]
+
+    @property
+    def shares(self) -> tuple[float, ...]:
+        """Share of the patients in each class."""
+        return self.balance if isinstance(self.balance, tuple) else (1 - self.balance, self.balance)
+
+    @property
+    def class_sizes(self) -> tuple[int, ...]:
+        """Patients of each class; rounding is from the last class on."""
+        ends = [round(self.patients * sum(self.shares[k:])) for k in range(1, len(self.shares))]
+        return tuple(a - b for a, b in zip([self.patients, *ends], [*ends, 0], strict=True))
 
     @property
     def patients(self) -> int:
