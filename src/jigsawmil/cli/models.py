@@ -15,6 +15,7 @@ from ..config import choose
 from ..errors import FeatureError, StudyError
 from ..nn.model import METHODS
 from ..report.live import FitProgress
+from ..study.parallel import fit_together
 from ..study.run import check_patients, fingerprint, fit_split, make_card, named_probabilities
 from ..train.apply import apply_model
 from ..train.checkpoint import CARD, load_model, save_model
@@ -49,6 +50,7 @@ def train(
     method: Annotated[str, typer.Option(help="One of the five methods.")] = DEFAULT.method,
     seed: Seed = 0,
     memory_gb: Memory = 4.0,
+    devices: Annotated[int, typer.Option(min=1, help="GPUs (or CPU processes) that share every batch.")] = 1,
     quiet: Quiet = False,
 ) -> None:
     """Train one model on all slides of a cohort, to apply to new ones. Interrupted, it goes on when run again.
@@ -60,17 +62,24 @@ def train(
     settings = options.settings(method)
     if (out / CARD).exists():
         raise StudyError(f"{out} holds a model already. Give another --out, or remove it.")
-    cohort = target.source(table).read()
+    source = target.source(table)
+    cohort = source.read()
     if settings.level == "patient":
         check_patients(cohort)
     if not quiet:
         show_cohort(cohort, screen)
     graph = settings.graph_config() if settings.needs_graph else None
-    feed = Feed(cohort, graph, settings.grid, memory_gb=memory_gb, level=settings.level)
+    feed = Feed(cohort, graph, settings.grid, memory_gb=memory_gb / devices, level=settings.level)
     everything = Fold(train=tuple(map(str, cohort.slide_ids)), test=())
     state = out / f".training-{_key(settings, seed, fingerprint(cohort))}.state"
     with writing_to(out), FitProgress(screen, settings.epochs, quiet) as progress:
-        model, history = fit_split(feed, everything, settings, seed, 0, progress, state)
+        if devices == 1:
+            model, history = fit_split(feed, everything, settings, seed, 0, progress, state)
+        else:
+            model, history = fit_together(
+                source, feed, everything, settings, seed, devices,
+                memory_gb=memory_gb / devices, on_epoch=progress, state=state,
+            )  # fmt: skip
         save_model(out, model, make_card(feed, model, settings, seed, history))
         state.unlink(missing_ok=True)
     screen.print(f"Kept epoch {history.best} of {len(history.epochs)}. The model is in {out}.", soft_wrap=True)

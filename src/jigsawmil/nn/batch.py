@@ -1,7 +1,6 @@
 """Slides as the model sees them: one block-diagonal concatenation, a batch of one being the same thing."""
 
 import dataclasses
-from bisect import bisect_right
 from collections.abc import Sequence
 from dataclasses import dataclass
 from itertools import accumulate, pairwise
@@ -91,11 +90,6 @@ class Batch:
     @property
     def bags(self) -> Spans:
         return tuple(pairwise(self.bag_ptr))
-
-    @property
-    def bag_of_slide(self) -> list[int]:
-        """The bag that each slide belongs to."""
-        return [bisect_right(self.bag_ptr, start) - 1 for start, _ in self.slides]
 
     @property
     def nbytes(self) -> int:

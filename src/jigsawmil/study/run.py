@@ -24,6 +24,7 @@ from ..train.checkpoint import ModelCard, origin, save_model, write_json
 from ..train.feed import Feed
 from ..train.fit import Epoch, Progress, fit, predict
 from ..train.settings import Settings
+from ..train.team import ALONE, Team
 
 IDLE = ("device",)  # settings that do not change what a job means
 
@@ -119,6 +120,7 @@ def fit_split(
     fold: int,
     on_epoch: Callable[[Epoch], None] | None = None,
     state: Path | None = None,
+    team: Team = ALONE,
 ) -> tuple[Model, Progress]:
     """A model fitted to a fold's training slides. The validation slides come out of them, never out of the test."""
     cohort, config = feed.cohort, settings.train_config()
@@ -137,7 +139,7 @@ def fit_split(
     shape = settings.model_config(cohort.dim, cohort.task, len(cohort.classes))
     model = build_model(**asdict(shape), seed=_mix(seed, fold))
     bags = feed.bags_of(train), feed.bags_of(val)
-    return model, fit(model, feed, *bags, config, seed=_mix(seed, fold), on_epoch=on_epoch, state=state)
+    return model, fit(model, feed, *bags, config, seed=_mix(seed, fold), on_epoch=on_epoch, state=state, team=team)
 
 
 def predict_table(

@@ -15,10 +15,12 @@ from torch import Tensor
 
 from ..config import choose, require
 from ..errors import ConfigError
+from ..nn.batch import Batch
 from ..nn.model import Model
 from .checkpoint import load_state, save_state
 from .feed import Feed
 from .lambdas import Lambda, LambdaConfig
+from .team import ALONE, Team, skip_draws
 
 SAVE_SECONDS = 30.0  # between two saves of a running training
 PRECISIONS = ("float32", "bfloat16", "float16")
@@ -101,11 +103,12 @@ def fit(
     seed: int,
     on_epoch: Callable[[Epoch], None] | None = None,
     state: Path | None = None,
+    team: Team = ALONE,
 ) -> Progress:
     """Train in place on bags of the feed; the weights of the best epoch stay, or the last without validation bags.
 
     All randomness comes from (seed, epoch). With `state`, a training that was cut short goes on where it last saved,
-    to the bits it would have had.
+    to the bits it would have had. team: the processes that share every batch; only the first of them saves.
     """
     device = pick_device(config.device)
     model.to(device)
@@ -121,19 +124,19 @@ def fit(
     while not progress.stop(config):
         start, number = time.perf_counter(), len(progress.epochs) + 1
         with _seeded(seed, number) as generator:
-            mil, jigsaw = _pass(model, feed, train, optimiser, scaler, lam, weights, config, generator)
+            mil, jigsaw = _pass(model, feed, train, optimiser, scaler, lam, weights, config, generator, team)
         if not all(bool(weight.isfinite().all()) for weight in model.parameters()):
             raise ConfigError(f"the training diverged in epoch {number}: weights are no numbers any more. {_DIVERGED}")
         weight = lam.mean
         lam.end_epoch()
-        loss, auc = evaluate(model, feed, validation, config) if validation else (math.nan, math.nan)
+        loss, auc = evaluate(model, feed, validation, config, team) if validation else (math.nan, math.nan)
         progress.epochs.append(Epoch(number, mil, jigsaw, weight, loss, auc, time.perf_counter() - start))
         if not validation or loss < progress.best_loss - config.margin:
             progress.best = number
             progress.kept = {name: value.detach().clone() for name, value in model.state_dict().items()}
         if on_epoch:
             on_epoch(progress.epochs[-1])
-        if state is not None and time.monotonic() - saved > SAVE_SECONDS:
+        if state is not None and team.rank == 0 and time.monotonic() - saved > SAVE_SECONDS:
             _save(state, model, optimiser, scaler, lam, progress)
             saved = time.monotonic()
 
@@ -154,6 +157,7 @@ def _pass(
     weights: Tensor | None,
     config: TrainConfig,
     generator: torch.Generator,
+    team: Team = ALONE,
 ) -> tuple[float, float]:
     """One pass over the training bags in random order; the mean losses."""
     device = next(model.parameters()).device
@@ -163,20 +167,31 @@ def _pass(
     labels = feed.labels
     mils: list[float] = []
     jigsaws: list[float] = []
-    for bags, batch in zip(steps, feed.stream(steps), strict=True):
-        batch = batch.to(device)
-        target = labels[bags].to(device)
-        with autocast(device, config.precision):
-            output = model(batch)
-            mil = model.head.loss(output.logits, target)  # (bag,)
-            jigsaw = model.jigsaw_loss(batch, output, generator)  # (slide,)
-        mils += (bag_losses := mil.tolist())
-        jigsaws += (slide_losses := jigsaw.tolist())
-        lam_ = lam(batch.slide_ids, [bag_losses[bag] for bag in batch.bag_of_slide], slide_losses).to(device)
-        weighted = mil if weights is None else mil * weights.to(device)[target]
-        total = weighted.mean() + (lam_ * jigsaw).mean()
+    for bags, batch in zip(steps, _stream(feed, [team.share(step) for step in steps]), strict=True):
+        start, end = team.span(len(bags))
+        slides = [feed.cohort.slides[index] for bag in bags for index in feed.members[bag]]
+        first, last = (sum(len(feed.members[bag]) for bag in bags[:bound]) for bound in (start, end))
+        skip_draws([slide.patches for slide in slides[:first]], generator)
+        if batch is None:  # fewer bags than processes
+            mil = jigsaw = torch.zeros(0, device=device)
+        else:
+            batch = batch.to(device)
+            target = labels[bags[start:end]].to(device)
+            with autocast(device, config.precision):
+                output = model(batch)
+                mil = model.head.loss(output.logits, target)  # (bag,)
+                jigsaw = model.jigsaw_loss(batch, output, generator)  # (slide,)
+        skip_draws([slide.patches for slide in slides[last:]], generator)
+        mils += (bag_losses := team.gather(mil.detach(), start, len(bags)).tolist())
+        jigsaws += (slide_losses := team.gather(jigsaw.detach(), first, len(slides)).tolist())
+        of_slides = [loss for loss, bag in zip(bag_losses, bags, strict=True) for _ in feed.members[bag]]
+        lam_ = lam([slide.slide_id for slide in slides], of_slides, slide_losses)[first:last].to(device)
         optimiser.zero_grad(set_to_none=True)
-        scaler.scale(total).backward()
+        if batch is not None:
+            weighted = mil if weights is None else mil * weights.to(device)[target]
+            total = weighted.sum() / len(bags) + (lam_ * jigsaw).sum() / len(slides)
+            scaler.scale(total).backward()
+        team.sum_gradients(model)
         scaler.unscale_(optimiser)
         torch.nn.utils.clip_grad_norm_(model.parameters(), config.clip)
         scaler.step(optimiser)
@@ -201,9 +216,19 @@ def predict(
         yield p, attention
 
 
-def evaluate(model: Model, feed: Feed, bags: Sequence[int], config: TrainConfig) -> tuple[float, float]:
+def _stream(feed: Feed, steps: Sequence[Sequence[int]]) -> Iterator[Batch | None]:
+    """Batches in order; None for a step of which this process has no bag."""
+    batches = feed.stream([step for step in steps if step])
+    return (next(batches) if step else None for step in steps)
+
+
+def evaluate(
+    model: Model, feed: Feed, bags: Sequence[int], config: TrainConfig, team: Team = ALONE
+) -> tuple[float, float]:
     """Log loss and macro AUC on some bags, in evaluation mode."""
-    probabilities = np.stack([p for p, _ in predict(model, feed, bags, config)])
+    own = [p for p, _ in predict(model, feed, team.share(bags), config)]
+    rows = torch.from_numpy(np.stack(own)) if own else torch.zeros(0, model.config.classes, dtype=torch.float64)
+    probabilities = team.gather(rows.to(pick_device(config.device)), team.span(len(bags))[0], len(bags)).cpu().numpy()
     labels = feed.labels[list(bags)].numpy()
     loss = -np.log(np.clip(probabilities[np.arange(len(labels)), labels], 1e-7, None)).mean()
     return float(loss), macro_auc(labels, probabilities)

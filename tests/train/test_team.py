@@ -1,0 +1,31 @@
+"""A batch shared out among processes."""
+
+import pytest
+import torch
+
+from jigsawmil.train.team import Team, skip_draws
+
+
+@pytest.mark.parametrize("size", [1, 2, 3, 5])
+@pytest.mark.parametrize("count", [0, 1, 2, 7])
+def test_shares_are_whole_disjoint_in_order_and_even(size: int, count: int) -> None:
+    shares = [Team(rank, size).share(range(count)) for rank in range(size)]
+    assert [item for share in shares for item in share] == list(range(count))
+    assert max(map(len, shares)) - min(map(len, shares)) <= 1
+
+
+def test_draws_of_other_slides_are_thrown_away() -> None:
+    one, two = torch.Generator().manual_seed(1), torch.Generator().manual_seed(1)
+    whole = [torch.randperm(n, generator=one) for n in (5, 1, 40000, 8)]
+    skip_draws([5, 1], two)
+    assert torch.equal(torch.randperm(40000, generator=two), whole[2])
+    skip_draws([8], two)
+    assert one.get_state().equal(two.get_state())
+
+
+def test_alone_nothing_is_exchanged() -> None:
+    own = torch.arange(3.0)
+    assert Team().gather(own, 0, 3) is own
+    model = torch.nn.Linear(2, 1)
+    Team().sum_gradients(model)
+    assert model.weight.grad is None
