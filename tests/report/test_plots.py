@@ -306,7 +306,7 @@ def test_every_text_is_legible(predictions: Make, graded: pd.DataFrame, run: Pat
     title = "TCGA-A1-A0SB-01Z-00-DX1.B34C267B-CAAF-4AC6-AD5C-276C26F997A1 graph-abmil+jigsaw"
     slides = [lattice(*shape) for shape in ((30, 6), (12, 12), (6, 30), (20, 16), (10, 14))]
     items = [(title, coords, np.arange(len(coords), dtype=float), 512.0) for coords in slides]
-    with plots._style():
+    with plots.own_style():
         assert_legible(roc_figure(predictions(), CLASSES))
         assert_legible(roc_figure(graded, GRADES))
         assert_legible(roc_figure(many, CLASSES))

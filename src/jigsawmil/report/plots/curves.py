@@ -1,0 +1,141 @@
+"""ROC and precision-recall curves of out-of-fold predictions."""
+
+from collections.abc import Mapping, Sequence
+from math import ceil
+from pathlib import Path
+from textwrap import fill
+
+import numpy as np
+import pandas as pd
+from matplotlib.axes import Axes
+from matplotlib.figure import Figure
+from matplotlib.lines import Line2D
+
+from ...study.metrics import auc, average_precision, delong_interval, roc_points
+from ..bands import Band, Kind, band, curve, resampled_patients
+from ..pooled import Pooled, pool
+from .panels import at_bottom, at_left, panels
+from .style import GREY, Dash, Styles, method_styles, own_style, save
+
+AXES = {"roc": ("false positive rate", "true positive rate"), "pr": ("recall", "precision")}
+
+
+def roc_plot(predictions: pd.DataFrame, classes: Sequence[str], path: str | Path) -> None:
+    """Pooled out-of-fold ROC curves, one a method; beyond two classes one panel a class against the rest."""
+    with own_style():
+        save(roc_figure(predictions, classes), Path(path))
+
+
+def roc_figure(predictions: pd.DataFrame, classes: Sequence[str]) -> Figure:
+    pooled = pool(predictions, classes)
+    styles = method_styles(pooled)
+    slides = {method: len(one.cases) for method, one in pooled.items()}
+    most = max(slides.values())  # a method some of whose folds failed has fewer
+    shown = {m: m if slides[m] == most else f"{m} ({slides[m]} of {most} slides)" for m in styles}
+    longest = max(map(len, shown.values()))
+    titles = {i: f"{name} against the rest" for i, name in enumerate(classes)}
+    titles = titles if len(classes) > 2 else {1: f"positive class {classes[-1]}"}
+    columns = min(3, len(titles))
+    rows = ceil(len(titles) / columns)
+    # a legend of that many characters in a monospaced font of 8 points, below the curves that it would hide
+    width, legend = max(4.9, 0.068 * (longest + 24) + 0.8), 0.17 * len(styles) + 0.35
+    figure = Figure(figsize=(width * columns, (4.5 + legend) * rows), layout="constrained")
+    axes = figure.subplots(2 * rows, columns, squeeze=False, height_ratios=[4.5, legend] * rows)
+    for ax in axes[1::2].ravel():
+        ax.set_axis_off()
+    for spare in axes[::2].ravel()[len(titles) :]:
+        spare.remove()
+    for ax, below, (index, title) in zip(axes[::2].flat, axes[1::2].flat, titles.items(), strict=False):
+        for method, (colour, dash) in styles.items():
+            one = pooled[method]
+            positive, p = one.truth == index, one.probability[:, index]
+            area, low, high = delong_interval(positive, p, clusters=one.patients)
+            stated = "a class is missing" if np.isnan(area) else f"{area:.3f} [{low:.3f}, {high:.3f}]"
+            label = f"{shown[method]:<{longest}}  {stated}"
+            points = roc_points(positive, p)
+            ax.plot(points.fpr, points.tpr, color=colour, linestyle=dash, linewidth=1.6, label=label)
+        ax.plot([0, 1], [0, 1], color=GREY, linewidth=0.8, linestyle=(0, (4, 4)), zorder=1)
+        ax.set(title=fill(title, 58), xlabel="false positive rate", ylabel="true positive rate", aspect="equal")
+        ax.set(xlim=(-0.01, 1.01), ylim=(-0.01, 1.01))
+        below.legend(
+            handles=ax.get_lines()[:-1],
+            title="pooled out-of-fold AUC [95 % interval]",
+            title_fontsize=8,
+            prop={"family": "monospace", "size": 8},
+            loc="upper center",
+            borderaxespad=0,
+        )
+    return figure
+
+
+def band_figure(
+    pooled: Mapping[str, Pooled],
+    classes: Sequence[str],
+    kind: Kind,
+    best: str,
+    styles: Styles,
+    rng: np.random.Generator,
+) -> Figure:
+    """ROC or precision-recall curves with pointwise 95 % bands over resampled patients.
+
+    Two classes: a panel a method with its band, the other methods in grey behind it. More: a panel a class against the
+    rest with the curves of all methods and the band of the best.
+    """
+    one = pooled[best]
+    if len(classes) == 2:
+        figure, axes = panels(len(pooled), height=2.95)
+        for i, (ax, method) in enumerate(zip(axes, pooled, strict=True)):
+            for other in pooled:
+                _line(ax, pooled[other], 1, kind, "0.82", "-", 0.9)
+            shade = _band(ax, pooled[method], 1, kind, styles[method][0], rng)
+            _line(ax, pooled[method], 1, kind, styles[method][0], "-", 1.8)
+            ax.set_title(f"{fill(method, 30)}\n{_area(pooled[method], kind, shade)}")
+            _frame(ax, i, len(axes), kind, chance=float((one.truth == 1).mean()))
+        return figure
+    figure, axes = panels(len(classes), height=2.75, legend=0.2 * ceil(len(pooled) / 3) + 0.1)
+    for i, (ax, name) in enumerate(zip(axes, classes, strict=True)):
+        for method in pooled:
+            _line(ax, pooled[method], i, kind, *styles[method], 1.8 if method == best else 1.0)
+        _band(ax, one, i, kind, styles[best][0], rng)
+        ax.set_title(fill(f"{name} against the rest", 30))
+        _frame(ax, i, len(axes), kind, chance=float((one.truth == i).mean()))
+    handles = [Line2D([], [], color=c, linestyle=d, linewidth=2, label=m) for m in pooled for c, d in (styles[m],)]
+    figure.legend(handles=handles, loc="outside lower center", ncols=min(3, len(handles)))
+    return figure
+
+
+def _line(ax: Axes, one: Pooled, index: int, kind: Kind, colour: str, dash: Dash, width: float) -> None:
+    points = curve(one.truth == index, one.probability[:, index], kind)
+    if np.isfinite(points.y).all():  # not where a class is missing
+        steps = "steps-pre" if kind == "pr" else "default"
+        ax.plot(points.x, points.y, color=colour, linestyle=dash, linewidth=width, drawstyle=steps)
+
+
+def _band(ax: Axes, one: Pooled, index: int, kind: Kind, colour: str, rng: np.random.Generator) -> Band | None:
+    positive = one.truth == index
+    if positive.all() or not positive.any():
+        return None
+    weight = resampled_patients(one.truth, one.patients, rng)
+    shade = band(positive, one.probability[:, index], weight, kind)
+    ax.fill_between(shade.x, shade.low, shade.high, color=colour, alpha=0.2, linewidth=0)
+    return shade
+
+
+def _area(one: Pooled, kind: Kind, shade: Band | None) -> str:
+    positive, p = one.truth == 1, one.probability[:, 1]
+    if shade is None:
+        return "a class is missing"
+    if kind == "roc":
+        _, low, high = delong_interval(positive, p, clusters=one.patients)
+        return f"AUC {auc(positive, p):.3f} [{low:.3f}, {high:.3f}]"
+    return f"AUPRC {average_precision(positive, p):.3f}" + (
+        "" if shade.empty else f" [{shade.area[0]:.3f}, {shade.area[1]:.3f}]"
+    )
+
+
+def _frame(ax: Axes, index: int, number: int, kind: Kind, chance: float) -> None:
+    expected = [0, 1] if kind == "roc" else [chance, chance]
+    ax.plot([0, 1], expected, color=GREY, linewidth=0.8, linestyle=(0, (4, 4)), zorder=1)
+    ax.set(xlim=(-0.02, 1.02), ylim=(-0.02, 1.02), xticks=(0, 0.5, 1), yticks=(0, 0.5, 1), aspect="equal")
+    ax.set_xlabel(AXES[kind][0] if at_bottom(index, number) else "")
+    ax.set_ylabel(AXES[kind][1] if at_left(index) else "")

@@ -1,0 +1,65 @@
+"""AUC of each method with its interval, one below the other."""
+
+from pathlib import Path
+from textwrap import fill
+
+import numpy as np
+import pandas as pd
+from matplotlib.figure import Figure
+from matplotlib.lines import Line2D
+
+from ..tables import cohort_line, cohorts, interval
+from .style import GREY, Styles, method_styles, own_style, save
+
+
+def forest_plot(summary: pd.DataFrame, path: str | Path) -> None:
+    """Pooled AUC of each method with its 95 % interval, and the mean of folds beside it; one panel a cohort."""
+    with own_style():
+        save(forest_figure(summary), Path(path))
+
+
+def forest_figure(summary: pd.DataFrame, folds: pd.DataFrame | None = None, styles: Styles | None = None) -> Figure:
+    """folds: `method,auc` of one cohort's test folds, a dot each below the interval of its method."""
+    by_cohort = list(cohorts(summary))
+    methods = [len(rows) for _, rows in by_cohort]
+    styles = styles or method_styles(summary["method"].astype(str))
+    room = int((7.0 - 0.072 * min(32, max(map(len, styles)))) / 0.075)  # characters of a title right of the names
+    bounds = np.array([interval(row) for _, row in summary.iterrows()])
+    dots = pd.DataFrame({"method": [], "auc": []}) if folds is None else folds
+    least = np.nanmin([0.5, *summary["auc_mean"], *bounds[:, 0], *summary["auc_oof"], *dots["auc"]])
+    figure = Figure(figsize=(7.2, sum(0.32 * n + 0.75 for n in methods) + 0.3), layout="constrained")
+    axes = figure.subplots(len(methods), 1, squeeze=False, sharex=True, height_ratios=[n + 0.5 for n in methods])[:, 0]
+    for ax, (cohort, rows) in zip(axes, by_cohort, strict=True):
+        ax.axvline(0.5, color=GREY, linewidth=0.8, linestyle=(0, (4, 4)))
+        for y, (_, row) in enumerate(rows.iterrows()):
+            colour, _dash = styles[str(row["method"])]
+            low, high = interval(row)
+            ax.plot([low, high], [y, y], color=colour, linewidth=2, solid_capstyle="butt")
+            ax.plot(row["auc_oof"], y, "s", color=colour, markersize=6)
+            ax.plot(row["auc_mean"], y, "D", markeredgecolor="black", markerfacecolor="none", markersize=5)
+            own = dots.loc[dots["method"] == row["method"], "auc"]
+            ax.plot(own, np.full(len(own), y + 0.3), "o", color=colour, markersize=3.5, alpha=0.7, markeredgewidth=0)
+            ax.text(1.02, y, _stated(row), transform=ax.get_yaxis_transform(), va="center")
+        ax.set(
+            title=fill(cohort_line(cohort, rows), room),
+            ylim=(len(rows) - 0.5, -0.5),
+            xlim=(np.floor(least * 20 - 0.2) / 20, 1.005),
+        )
+        ax.set_yticks(range(len(rows)), [fill(str(m), 32) for m in rows["method"]])
+        ax.tick_params(axis="y", length=0)
+    axes[-1].set_xlabel("AUC")
+    marks = [
+        Line2D([], [], color="0.3", marker="s", markersize=6, linewidth=2, label="pooled out-of-fold, 95 % interval"),
+        Line2D(
+            [], [], color="black", marker="D", markerfacecolor="none", markersize=5, linestyle="", label="mean of folds"
+        ),
+    ]
+    if len(dots):
+        marks.append(Line2D([], [], color="0.3", marker="o", markersize=3.5, linestyle="", label="a test fold"))
+    figure.legend(handles=marks, loc="outside lower center", ncols=3)
+    return figure
+
+
+def _stated(row: pd.Series) -> str:
+    low, high = interval(row)
+    return f"{row['auc_oof']:.3f} [{low:.3f}, {high:.3f}]"
