@@ -44,7 +44,7 @@ def run_local(jobs: Sequence[Job], processes: int, listen: Listener) -> None:
     if processes <= 1 or len(jobs) <= 1:
         try:
             for job in jobs:
-                listen(Event(job, error=_attempt(job, lambda epoch, job=job: listen(Event(job, epoch)))))  # type: ignore[misc]
+                listen(Event(job, error=attempt(job, lambda epoch, job=job: listen(Event(job, epoch)))))  # type: ignore[misc]
         finally:
             forget()
         return
@@ -70,7 +70,7 @@ def run_local(jobs: Sequence[Job], processes: int, listen: Listener) -> None:
         pool.shutdown(wait=True, cancel_futures=True)
 
 
-def _attempt(job: Job, on_epoch: Callable[[Epoch], None]) -> str | None:
+def attempt(job: Job, on_epoch: Callable[[Epoch], None]) -> str | None:
     """None, or what went wrong: a message where the input is at fault, a traceback where we are."""
     try:
         run_job(job, on_epoch)
@@ -114,7 +114,7 @@ def _end_with_parent() -> None:
 
 
 def _work(index: int, job: Job) -> str | None:
-    return _attempt(job, lambda epoch: _told.put((index, epoch)))
+    return attempt(job, lambda epoch: _told.put((index, epoch)))
 
 
 def _pass_on(told: Any, jobs: Sequence[Job], listen: Listener) -> None:
