@@ -1,0 +1,117 @@
+"""The verb that makes a label table from the tables that people download."""
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Annotated
+
+import typer
+from rich.console import Console
+from rich.markup import escape
+from rich.table import Table
+
+from ..cohort.recipes import RECIPES, Labelled, make_labels, reasons_text
+from ..errors import LabelError
+from ..report.tables import Column, counted, table_of, worded
+from .app import app
+from .options import Quiet
+from .show import check_target, console, write_csv
+
+SHOWN = 6  # reasons of a rule; the CSV of what was dropped has them all
+
+
+@app.command()
+def labels(
+    recipe: Annotated[str, typer.Argument(help=f"{', '.join(RECIPES)}.")],
+    out: Annotated[Path, typer.Option(help="CSV to write; NAME_dropped.csv beside it has the rest, with reasons.")],
+    clinical: Annotated[
+        Path | None, typer.Option(help="Table with the labels: CSV, TSV or XLSX. CAMELYON16: its reference.csv.")
+    ] = None,
+    slides: Annotated[
+        Path | None, typer.Option(help="Table of slides (slide_id, patient_id), where --clinical is of patients.")
+    ] = None,
+    features: Annotated[
+        Path | None, typer.Option(help="Folder of feature files or slides: only these get a label.")
+    ] = None,
+    several: Annotated[
+        str | None,
+        typer.Option(
+            help="Patients with more than one slide: remove, or keep all their slides. "
+            "Default: remove for tcga-brca, keep for the others."
+        ),
+    ] = None,
+    kind: Annotated[
+        str, typer.Option(help="TCGA slides to take: diagnostic (DX), frozen (TS, MS, BS) or both.")
+    ] = "diagnostic",
+    sites: Annotated[
+        Path | None, typer.Option(help="TCGA's table of tissue source sites: site is then the institution, not a code.")
+    ] = None,
+    sheet: Annotated[str | None, typer.Option(help="Sheet of an XLSX file.")] = None,
+    quiet: Quiet = False,
+) -> None:
+    """Make the label table of a public cohort, and say what each rule kept and dropped.
+
+    Example: `jigsawmil labels tcga-coad --clinical clinical.xlsx --features features --out labels.csv`
+    """
+    screen = console()
+    if out.suffix.lower() != ".csv":
+        raise LabelError(f"--out {out}: found {out.suffix!r}, expected .csv. Give {out.with_suffix('.csv')}.")
+    rest = out.with_name(f"{out.stem}_dropped.csv")
+    check_target(out)
+    with _reading(clinical, screen, quiet):
+        made = make_labels(
+            recipe, clinical, slides=slides, features=features, sites=sites, several=several, kind=kind, sheet=sheet
+        )
+    write_csv(made.dropped, rest)
+    write_csv(made.labels, out)
+    if not quiet:
+        screen.print(rules_table(made, screen.width), "")
+        for note in made.notes:
+            screen.print(f"Note: {escape(note)}", highlight=False)
+    _tell(made, out, rest, features, screen)
+
+
+def rules_table(made: Labelled, width: int) -> Table:
+    """One row a rule. width: columns of the terminal."""
+    steps = made.steps
+
+    def number(n: int) -> str:
+        return f"{n:,}" if n else "-"
+
+    columns = [
+        Column("rule", [step.rule for step in steps], name=True),
+        Column("slides\nkept", [number(step.kept.slides) for step in steps]),
+        Column("patients\nkept", [number(step.kept.patients) for step in steps]),
+        Column("slides\ndropped", [number(step.lost.slides) for step in steps]),
+        Column("patients\ndropped", [number(step.lost.patients) for step in steps]),
+        Column("dropped, by value", [reasons_text(step, SHOWN) for step in steps], name=True),
+    ]
+    ends = [i - 1 for i, step in enumerate(steps) if step.opens]
+    notes = ["A patient is dropped with the last slide; by value: slides, or patients where there are no slides yet."]
+    return worded(table_of(columns, width, ends), made.recipe.title, notes)
+
+
+def _tell(made: Labelled, out: Path, rest: Path, features: Path | None, screen: Console) -> None:
+    rows = "slide" if made.has_slides else "patient"
+    classes = ", ".join(f"{name}: {getattr(n, rows + 's'):,}" for name, n in made.classes.items())
+    of = f" of {counted(made.labels['patient_id'].nunique(), 'patient')}" if made.has_slides else ""
+    screen.print(f"{counted(len(made.labels), rows)}{of}. {classes}.", soft_wrap=True, highlight=False)
+    screen.print(f"{out}\n{rest} ({len(made.dropped):,} dropped, with reasons)", soft_wrap=True, highlight=False)
+    target = f"--positive {made.recipe.positive}" if made.recipe.positive else "--ordinal"
+    site = " --site-column site" if made.site_column else ""
+    where = features or "FEATURES"
+    line = f"jigsawmil compare --labels {out} --features {where} {target}{site} --out run"
+    screen.print(f"Next: {escape(line)}", soft_wrap=True, highlight=False)
+
+
+@contextmanager
+def _reading(clinical: Path | None, screen: Console, quiet: bool) -> Iterator[None]:
+    """A large XLSX takes ten seconds."""
+    if quiet or clinical is None or clinical.suffix.lower() not in (".xlsx", ".xlsm"):
+        yield
+    elif screen.is_terminal:
+        with screen.status(f"Reading {escape(clinical.name)}"):
+            yield
+    else:
+        screen.print(f"Reading {escape(clinical.name)}")
+        yield
