@@ -1,0 +1,56 @@
+"""The verb that shows a run in a browser."""
+
+import logging
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from ..study.runs import open_run
+from .app import app
+from .show import console
+
+
+@app.command()
+def view(
+    run: Annotated[Path, typer.Argument(help="Folder of a run.")],
+    slides: Annotated[
+        Path | None, typer.Option(help="Folder of the slides; without it patches alone are shown.")
+    ] = None,
+    features: Annotated[Path | None, typer.Option(help="Folder of the features, where they were moved.")] = None,
+    port: Annotated[int, typer.Option(min=0, max=65535, help="Port to listen on; 0 takes a free one.")] = 5006,
+    address: Annotated[
+        str | None, typer.Option(help="Address to listen on, to let other machines in.", show_default="127.0.0.1")
+    ] = None,
+) -> None:
+    """Look at a run in the browser: slides, predictions, maps, patches and their neighbours. Ctrl-C ends it.
+
+    Example: `jigsawmil view run --slides slides`
+    """
+    from ..report.viewer.data import Library  # Bokeh takes a second to import, and only this verb needs it
+    from ..report.viewer.server import LOOPBACK, make_server
+    from ..report.viewer.session import Session
+
+    screen = console()
+    logging.getLogger("bokeh").setLevel(logging.ERROR)
+    logging.getLogger("tornado.access").setLevel(logging.CRITICAL)
+    library = Library(open_run(run), slides, features)
+    server = make_server(library, Session, port=port, address=address)
+    host = address or LOOPBACK[0]
+    if host not in LOOPBACK:
+        screen.print(
+            f"Anyone who can reach {host}:{server.port} sees the slides, labels and predictions of this run: there is "
+            "no password. Stop it when it is no longer needed.",
+            style="yellow",
+        )
+    if library.slides is not None:
+        known = sum(slide_id in library.slides for slide_id in library.run.slides["slide_id"])
+        screen.print(f"{known} of {len(library.run.slides)} slides of the run are in {slides}.", soft_wrap=True)
+    screen.print(f"http://{host}:{server.port}/  Ctrl-C ends the viewer.", soft_wrap=True)
+    server.start()
+    try:
+        server.io_loop.start()
+    except KeyboardInterrupt:
+        screen.print("The viewer has ended.")
+    finally:
+        server.stop()

@@ -1,0 +1,238 @@
+"""One page in one browser: what is chosen there, what is computed for it in threads, and what it is told."""
+
+import logging
+from collections.abc import Callable
+from concurrent.futures import Future, ThreadPoolExecutor
+from contextlib import suppress
+from dataclasses import dataclass
+from typing import Any, TypeVar
+
+import numpy as np
+from bokeh.document import Document
+from bokeh.model import Model
+
+from ...errors import JigsawmilError, SlideError
+from ...slides.slide import Slide
+from ...train.explain import PatchMaps
+from .data import Key, Library, Placement, columns, limit, place, shifts
+from .page import EDGES, make_page
+from .pictures import gallery, patch_card
+from .slides import levels
+
+T = TypeVar("T")
+log = logging.getLogger(__name__)
+NOTHING = "none"
+# Maps take all cores, so one at a time; pictures must not wait for them.
+THINKERS, DRAWERS = ThreadPoolExecutor(1, "maps"), ThreadPoolExecutor(2, "pictures")
+
+
+@dataclass(frozen=True)
+class Shown:
+    """What the panes show: one slide, by one or two methods."""
+
+    keys: tuple[Key, ...]
+    maps: tuple[PatchMaps, ...]
+    placement: Placement
+    slide: Slide | None
+    notice: str
+
+
+class Session:
+    def __init__(self, document: Document, library: Library, tiles: str) -> None:
+        self.document, self.library, self.tiles = document, library, tiles
+        run = library.run
+        choices = {
+            "cohort": list(run.cohorts),
+            "seed": [str(seed) for seed in run.seeds],
+            "method": list(reversed(run.variants)),
+            "other": [NOTHING, *run.variants] if len(run.variants) > 1 else [NOTHING],
+        }
+        self.page = make_page(document, run.folder.resolve().name, choices, 0.55 if library.slides else 1.0)
+        self.shown: Shown | None = None
+        self._turns: dict[str, int] = {}
+        page = self.page
+        when(page.cohort, "value", lambda: self.list_slides(fresh=True))
+        when(page.seed, "value", self.list_slides)
+        when(page.method, "value", self.list_slides)
+        when(page.other, "value", self.open)
+        when(page.table.selected, "indices", self.open)
+        when(page.ranking, "value", self.draw_gallery)
+        when(page.state, "patch", self.choose)
+        self.list_slides(fresh=True)
+
+    def list_slides(self, fresh: bool = False) -> None:
+        """The table for the chosen cohort, method and seed; fresh: of other slides than before."""
+        page = self.page
+        table = self.library.table(page.cohort.value, page.method.value, int(page.seed.value))
+        mark = np.where(table["predicted"] == "", "", np.where(table["right"], "✓", "✗"))
+        words = table["slide_id"] + " " + table["patient_id"] + " " + table["label"] + " "
+        words += np.where(mark == "✓", "right", np.where(mark == "✗", "wrong", "untested"))
+        page.table.data = {
+            "slide": list(table["slide_id"]), "label": list(table["label"]), "predicted": list(table["predicted"]),
+            "p": table["p"].to_numpy(), "mark": list(mark), "words": list(words.str.lower()),
+        }  # fmt: skip
+        if fresh:
+            page.search.value = ""
+            page.rows.indices = list(range(len(table)))
+            page.table.selected.indices = [0]  # calls open(), unless it was the first before
+        if not fresh or page.table.selected.indices == [0]:
+            self.open()
+
+    def open(self) -> None:
+        """Compute the maps of the chosen slide and show them."""
+        page, chosen = self.page, self.page.table.selected.indices
+        if not chosen:
+            return
+        slide_id = page.table.data["slide"][chosen[0]]
+        methods = [page.method.value]
+        if page.other.value not in (NOTHING, page.method.value):
+            methods.append(page.other.value)
+        keys = tuple(Key(page.cohort.value, slide_id, method, int(page.seed.value)) for method in methods)
+        if self.shown is not None and self.shown.keys == keys:
+            return
+        page.state.busy = f"Computing the maps of {slide_id} ..."
+        self._later("open", THINKERS, lambda: self._look(keys), self._show)
+
+    def _look(self, keys: tuple[Key, ...]) -> Shown:
+        library, notice, slide = self.library, "", None
+        maps = tuple(library.maps(key) for key in keys)
+        try:
+            slide = None if library.slides is None else library.slides.get(keys[0].slide_id)
+            placement = place(maps[0].bag, slide)
+        except SlideError as error:
+            notice, slide, placement = str(error), None, place(maps[0].bag, None)
+        return Shown(keys, maps, placement, slide, notice)
+
+    def _show(self, found: "Shown | str") -> None:
+        page = self.page
+        self.shown = None if isinstance(found, str) else found
+        self._clear_patch()
+        for i in (0, 1):
+            if self.shown is None or i >= len(self.shown.keys):
+                page.panes[i].info = {}
+                continue
+            page.sources[i].data = columns(self.shown.maps[i], self.shown.placement)
+            page.panes[i].info = self._info(self.shown, i)
+        page.state.busy = ""
+        page.gallery.text = ""
+        if isinstance(found, str):
+            page.state.update(notice=found, headline="")
+            return
+        row = page.table.selected.indices[0]
+        count = len(found.maps[0])
+        page.state.update(
+            notice=found.notice,
+            headline=f"{found.keys[0].slide_id} · {page.table.data['label'][row]} · {count:,} patches",
+        )
+        self.draw_gallery()
+
+    def _info(self, shown: Shown, pane: int) -> dict[str, Any]:
+        key, maps, slide = shown.keys[pane], shown.maps[pane], shown.slide
+        row = list(self.library.run.slides["slide_id"]).index(key.slide_id)
+        p = maps.probabilities.max()
+        return {
+            "slide_id": key.slide_id,
+            "key": f"{key.cohort}/{key.slide_id}/{slide is not None}",
+            "method": key.variant,
+            "caption": f"{key.variant}: {maps.prediction}, p = {p:.2f}",
+            "of": maps.shown_class,
+            "edge": shown.placement.edge,
+            "cell": shown.placement.cell,
+            "jigsaw": maps.jigsaw is not None,
+            "evidence_limit": limit(maps.evidence_for()),
+            "shift_limit": limit(shifts(maps) * shown.placement.scale),
+            "slide": None if slide is None else {**pyramid(slide), "tiles": f"{self.tiles}/{row}"},
+        }
+
+    def draw_gallery(self) -> None:
+        shown, by = self.shown, self.page.ranking.value
+        if shown is None:
+            return
+
+        def done(html: str) -> None:
+            self.page.gallery.text = html
+
+        self._later("gallery", DRAWERS, lambda: gallery(shown.maps[0], shown.placement, shown.slide, by), done)
+
+    def choose(self) -> None:
+        """The chosen patch: its place and neighbours at once, its picture when it is read."""
+        shown, patch, page = self.shown, self.page.state.patch, self.page
+        if shown is None or not 0 <= patch < len(shown.maps[0]):
+            return
+        middle = shown.placement.coords + shown.placement.edge / 2
+        x, y = middle[patch]
+        page.mark.data = {"x": [x], "y": [y], "edge": [shown.placement.edge]}
+        for i, maps in enumerate(shown.maps):
+            page.edges[i].data = neighbour_lines(maps, middle, patch)
+            page.arrows[i].data = jigsaw_arrow(maps, shown.placement, patch)
+
+        def done(html: str) -> None:
+            page.patch.text = html
+
+        named = [(key.variant, maps) for key, maps in zip(shown.keys, shown.maps, strict=True)]
+        self._later("patch", DRAWERS, lambda: patch_card(patch, named, shown.placement, shown.slide), done)
+
+    def _clear_patch(self) -> None:
+        page = self.page
+        page.state.patch = -1
+        page.patch.text = "<p>Click a patch to see its tile and what it attends to.</p>"
+        page.mark.data = {"x": [], "y": [], "edge": []}
+        for source in (*page.edges, *page.arrows):
+            source.data = {name: [] for name in source.data}
+
+    def _later(self, kind: str, pool: ThreadPoolExecutor, work: Callable[[], Any], done: Callable[[Any], None]) -> None:
+        """Work in a thread, then tell the page; what was asked for before of the same kind is forgotten.
+
+        An error becomes words for the page.
+        """
+        turn = self._turns[kind] = self._turns.get(kind, 0) + 1
+
+        def careful() -> Any:
+            if self._turns[kind] != turn:  # asked for something else before its turn came
+                return None
+            try:
+                return work()
+            except JigsawmilError as error:
+                return str(error)
+            except Exception as error:
+                log.exception("the viewer could not do what was asked")
+                return f"This did not work ({error!r}); the terminal says more."
+
+        def over(future: "Future[Any]") -> None:
+            with suppress(RuntimeError):  # the page was closed meanwhile
+                self.document.add_next_tick_callback(
+                    lambda: done(future.result()) if self._turns[kind] == turn else None
+                )
+
+        pool.submit(careful).add_done_callback(over)
+
+
+def when(model: Model, name: str, call: Callable[[], None]) -> None:
+    """Call when a property has changed, whatever it was."""
+    model.on_change(name, lambda attr, old, new: call())
+
+
+def pyramid(slide: Slide) -> dict[str, int]:
+    width, height = slide.size
+    return {"width": width, "height": height, "levels": levels(slide)}
+
+
+def jigsaw_arrow(maps: PatchMaps, placement: Placement, patch: int) -> dict[str, list[float]]:
+    """From a patch to where the jigsaw puts it; nothing without a jigsaw."""
+    if maps.jigsaw is None:
+        return {name: [] for name in EDGES}
+    ends = np.stack([placement.coords[patch], maps.jigsaw[patch] * placement.scale]) + placement.edge / 2
+    return {name: [float(value)] for name, value in zip(EDGES, ends.flat, strict=True)}
+
+
+def neighbour_lines(maps: PatchMaps, middle: Any, patch: int) -> dict[str, Any]:
+    """Lines to the patches that one attends to, itself left out; the heavier, the wider and the plainer."""
+    found = maps.neighbours(patch)
+    neighbours, weights = (np.empty(0, int), np.empty(0)) if found is None else found
+    others = neighbours != patch
+    neighbours, weights = neighbours[others], weights[others]
+    share = weights / weights.max() if len(weights) else weights
+    ends = middle[neighbours]
+    start = np.broadcast_to(middle[patch], ends.shape)
+    places = dict(zip(EDGES, (start[:, 0], start[:, 1], ends[:, 0], ends[:, 1]), strict=True))
+    return {**places, "alpha": 0.15 + 0.85 * share, "width": 0.5 + 3.5 * share, "casing": 2 + 4 * share}

@@ -1,0 +1,154 @@
+"""Bokeh's parts of the page one by one; which change calls which function of page.js."""
+
+from functools import cache
+from typing import Any
+
+import matplotlib
+import numpy as np
+from bokeh.models import (
+    CDSView,
+    ColumnDataSource,
+    CustomJS,
+    IndexFilter,
+    InlineStyleSheet,
+    PanTool,
+    Range1d,
+    WheelZoomTool,
+)
+from bokeh.models.widgets.groups import RadioButtonGroup
+from bokeh.models.widgets.inputs import Select, TextInput
+from bokeh.models.widgets.markups import Div
+from bokeh.models.widgets.sliders import Slider
+from bokeh.models.widgets.tables import DataTable, HTMLTemplateFormatter, NumberFormatter, TableColumn
+from bokeh.plotting import figure
+
+LAYERS = ("attention", "evidence", "jigsaw")
+PALETTES = ("magma", "viridis", "inferno", "cividis", "RdBu_r", "PuOr_r", "BrBG_r")  # page.js says which suits which
+MARK = '<b style="color: <%= value === "✗" ? "#b3261e" : "#2e7d32" %>"><%- value %></b>'
+CYAN, DARK, GOLD = "#00d0e8", "#10151c", "#ffd54a"  # stand out from tissue and from every palette
+FONT = 'font: 12px/1.4 system-ui, -apple-system, "Segoe UI", "Helvetica Neue", Arial, sans-serif; color: #23272e;'
+INLINE = ".bk-input-group { flex-direction: row; align-items: center; gap: 6px; white-space: nowrap; }"
+TABLE = """
+.slick-cell { font-size: 12.5px; border-right: none !important; }
+.slick-header-column { font-size: 12px; font-weight: 600; }
+.slick-row { cursor: pointer; }
+.slick-cell.selected { background: #d6e8f0 !important; }
+"""
+CARDS = f":host {{ {FONT} }}" + """
+.cards { display: grid; grid-template-columns: repeat(4, 1fr); gap: 6px; }
+button { padding: 0; border: 1px solid #dfe1e5; border-radius: 5px; background: #fff; cursor: pointer; overflow: hidden;
+  font: inherit; font-size: 11px; color: #6b7280; }
+button:hover { border-color: #2f6f8f; }
+button img { display: block; width: 100%; aspect-ratio: 1; }
+img.map { image-rendering: pixelated; }
+.one { display: flex; gap: 10px; align-items: flex-start; }
+.one img { width: 104px; height: 104px; border-radius: 5px; border: 1px solid #dfe1e5; flex: none; }
+table { border-collapse: collapse; font-variant-numeric: tabular-nums; }
+td, th { padding: 0 8px 0 0; white-space: nowrap; text-align: left; }
+td:first-child { color: #6b7280; }
+th { font-weight: 600; max-width: 76px; overflow: hidden; text-overflow: ellipsis; }
+p { margin: 4px 0 0; color: #6b7280; }
+"""  # fmt: skip
+
+
+def js(code: str, **args: Any) -> CustomJS:
+    return CustomJS(args=args, code=code)
+
+
+def make_figure(
+    pane: int,
+    ranges: tuple[Range1d, Range1d],
+    edges: ColumnDataSource,
+    arrow: ColumnDataSource,
+    mark: ColumnDataSource,
+) -> figure:
+    """A transparent figure above the pane's canvas, in level-0 pixels, y downwards: it moves, zooms and draws edges."""
+    plot = figure(
+        x_range=ranges[0], y_range=ranges[1], sizing_mode="stretch_both", tools="", toolbar_location=None, min_border=0,
+        background_fill_alpha=0, border_fill_alpha=0, outline_line_color=None,
+    )  # fmt: skip
+    plot.axis.visible = False
+    plot.grid.visible = False
+    wheel = WheelZoomTool(maintain_focus=False)
+    plot.add_tools(PanTool(), wheel)
+    plot.toolbar.active_scroll = wheel
+    for colour, column in ((DARK, "casing"), (CYAN, "width")):
+        plot.segment(
+            "x0",
+            "y0",
+            "x1",
+            "y1",
+            source=edges,
+            line_color=colour,
+            line_alpha="alpha",
+            line_width=column,
+            line_cap="round",
+        )
+    for colour, width in ((DARK, 5), (CYAN, 2.5)):
+        plot.rect("x", "y", "edge", "edge", source=mark, fill_color=None, line_color=colour, line_width=width)
+    for colour, width in ((DARK, 5), (GOLD, 3)):
+        plot.segment("x0", "y0", "x1", "y1", source=arrow, line_color=colour, line_width=width)
+    plot.scatter("x1", "y1", source=arrow, size=11, fill_color=GOLD, line_color=DARK)
+    plot.js_on_event("mousemove", js(f"jigsawmil.hover({pane}, cb_obj.x, cb_obj.y)"))
+    plot.js_on_event("mouseleave", js("jigsawmil.leave()"))
+    plot.js_on_event("tap", js(f"jigsawmil.tap({pane}, cb_obj.x, cb_obj.y)"))
+    return plot
+
+
+def make_table(source: ColumnDataSource, rows: IndexFilter) -> DataTable:
+    """The slides; a field of a cell is text, never markup."""
+    columns = [
+        TableColumn(field="slide", title="slide", width=104),
+        TableColumn(field="label", title="label", width=82),
+        TableColumn(field="predicted", title="predicted", width=82),
+        TableColumn(field="p", title="p", width=36, formatter=NumberFormatter(format="0.00", nan_format="–")),
+        TableColumn(field="mark", title="", width=22, formatter=HTMLTemplateFormatter(template=MARK), sortable=False),
+    ]
+    return DataTable(
+        source=source, columns=columns, view=CDSView(filter=rows), index_position=None, row_height=25,
+        autosize_mode="none", sizing_mode="stretch_both", stylesheets=[InlineStyleSheet(css=TABLE)],
+        reorderable=False,
+    )  # fmt: skip
+
+
+def make_search(source: ColumnDataSource, rows: IndexFilter) -> TextInput:
+    search = TextInput(placeholder="Search: slide, patient, label, right, wrong", sizing_mode="stretch_width")
+    search.js_on_change("value_input", js("jigsawmil.search(cb_obj.value_input, table, rows)", table=source, rows=rows))
+    return search
+
+
+def make_select(title: str, options: list[Any], width: int) -> Select:
+    return Select(
+        title=title, value=options[0], options=options, width=width, stylesheets=[InlineStyleSheet(css=INLINE)]
+    )
+
+
+def make_controls(opacity: float) -> tuple[RadioButtonGroup, Slider, Slider, Select]:
+    """Layer, opacity, threshold, colours: all of them act in the browser alone."""
+    names: list[Any] = [*PALETTES[:4]]
+    wide: dict[str, Any] = {"sizing_mode": "stretch_width"}
+    layer = RadioButtonGroup(labels=list(LAYERS), active=0, **wide)
+    layer.js_on_change("active", js("jigsawmil.layer(cb_obj.labels[cb_obj.active])"))
+    alpha = Slider(title="opacity", start=0, end=1, step=0.01, value=opacity, **wide)
+    alpha.js_on_change("value", js("jigsawmil.opacity(cb_obj.value)"))
+    threshold = Slider(title="hide the lowest, %", start=0, end=99, step=1, value=0, **wide)
+    threshold.js_on_change("value", js("jigsawmil.threshold(cb_obj.value)"))
+    colours = Select(title="colours", value=PALETTES[0], options=names, **wide)
+    colours.stylesheets = [InlineStyleSheet(css=INLINE)]
+    colours.js_on_change("value", js("jigsawmil.colours(cb_obj.value)"))
+    return layer, alpha, threshold, colours
+
+
+def make_cards() -> Div:
+    return Div(sizing_mode="stretch_width", stylesheets=[InlineStyleSheet(css=CARDS)])
+
+
+@cache
+def palettes() -> dict[str, list[int]]:
+    """256 colours each, as 0xRRGGBB."""
+    tone = np.arange(256)
+    found = {}
+    for name in PALETTES:
+        rgb = matplotlib.colormaps[name](tone, bytes=True)[:, :3].astype(int)
+        found[name] = [int(value) for value in rgb @ (1 << 16, 1 << 8, 1)]
+    return found
