@@ -166,7 +166,7 @@ def test_a_disk_that_fails_is_told_in_plain_words(compare, given, tmp_path: Path
     def full(*_: object) -> None:
         raise OSError(28, "No space left on device", "summary.csv")
 
-    monkeypatch.setattr("jigsawmil.study.study._write_csv", full)
+    monkeypatch.setattr("jigsawmil.study.gather.write_csv", full)
     ran = compare(*given, "--out", tmp_path / "run")
     assert ran.code == 1
     assert "Error: [Errno 28] No space left on device: 'summary.csv'" in ran.err

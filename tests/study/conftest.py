@@ -5,12 +5,15 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
+import pandas as pd
 import pytest
 import torch
 
 from jigsawmil.cohort.phantom import make_phantom, write_phantom
+from jigsawmil.study.executors import Event
+from jigsawmil.study.gather import Result
 from jigsawmil.study.run import CohortSpec
-from jigsawmil.study.study import Study, cohort_spec
+from jigsawmil.study.study import Study, cohort_spec, run_study
 from jigsawmil.train.settings import Settings
 
 SMALL = {"hidden": 16, "attention_dim": 8, "grid": 3, "k": 4, "epochs": 2, "patience": 0, "lr": 1e-3}
@@ -63,3 +66,36 @@ def study_of(spec: Any, small: Any) -> Callable[..., Study]:
         return Study(**{"cohorts": {"c": spec(folder)}, "variants": variants, "folds": 2, **known})
 
     return make
+
+
+@pytest.fixture(scope="session")
+def finished(
+    tmp_path_factory: pytest.TempPathFactory, phantom: Path, study_of: Callable[..., Study]
+) -> tuple[Path, Result]:
+    """A finished run of two methods and two seeds. Not to be changed."""
+    out = tmp_path_factory.mktemp("runs") / "run"
+    return out, run_study(study_of(phantom, ("abmil", "graph-abmil+jigsaw"), seeds=(0, 5)), out)
+
+
+@pytest.fixture(scope="session")
+def ran() -> Callable[..., tuple[Result, list[str]]]:
+    def run(study: Study, out: Path, **options: Any) -> tuple[Result, list[str]]:
+        """The result and the jobs that were run for it."""
+        ended: list[str] = []
+
+        def listen(event: Event) -> None:
+            if event.ended:
+                ended.append(event.job.name)
+
+        return run_study(study, out, listen=listen, **options), ended
+
+    return run
+
+
+@pytest.fixture(scope="session")
+def relabel() -> Callable[..., None]:
+    def change_labels(folder: Path, change: Callable[[pd.DataFrame], pd.DataFrame]) -> None:
+        path = folder / "labels.csv"
+        change(pd.read_csv(path, dtype=str)).to_csv(path, index=False)
+
+    return change_labels

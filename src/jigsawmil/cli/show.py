@@ -14,12 +14,12 @@ from rich.progress import track
 
 from ..cohort.cohort import Cohort
 from ..errors import StudyError
-from ..files import replacing
 from ..report.control import control_lines, control_table, shuffle_control
 from ..report.live import StudyProgress
 from ..report.pictures import write_pictures
 from ..report.tables import comparison_table, summary_table
-from ..study.study import Result, Study, run_study
+from ..study.gather import Result, write_csv
+from ..study.study import Study, run_study
 from ..train.fit import pick_device
 
 T = TypeVar("T")
@@ -101,11 +101,6 @@ def check_target(path: Path) -> None:
         raise StudyError(f"{path}: found a folder, expected a file to write. Give {path / 'predictions.csv'}.")
     with writing_to(path.parent):
         pass
-
-
-def write_csv(table: pd.DataFrame, path: Path) -> None:
-    with writing_to(path.parent), replacing(path) as temporary:
-        table.to_csv(temporary, index=False)
 
 
 @contextmanager

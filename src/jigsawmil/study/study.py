@@ -1,25 +1,24 @@
-"""A study: cohorts x variants x folds x seeds, expanded to jobs, run, and gathered into tables."""
+"""A study: cohorts x variants x folds x seeds, expanded to jobs and run."""
 
 import json
 import tomllib
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import suppress
-from dataclasses import asdict, dataclass, field, fields
+from dataclasses import asdict, dataclass, field, fields, replace
 from pathlib import Path
 from typing import Any
-
-import pandas as pd
 
 from ..cohort.cohort import Cohort
 from ..cohort.split_files import read_splits, write_folds
 from ..cohort.splits import Fold, check_folds, make_folds
+from ..cohort.standins import StandIn, read_standin
 from ..config import GraphConfig, choose, require
 from ..errors import ConfigError, JigsawmilError, StudyError
-from ..files import replacing
-from ..train.checkpoint import origin, write_json
 from ..train.settings import Settings, check_type, check_types
-from .compare import compare_methods, summarise
 from .executors import Event, Listener, run_local
+from .gather import Result, gather, whole
+from .lock import alone_in
+from .published import Published, read_published
 from .run import CohortSpec, Job, check_patients, fingerprint
 
 STUDY_KEYS = ("folds", "seeds", "by_site", "shuffle_control", "attention", "memory_gb")
@@ -34,7 +33,11 @@ PATHS = ("labels", "features", "slide_table", "splits")
 
 @dataclass(frozen=True, kw_only=True)
 class Study:
-    """What is run. `splits`: a cohort's own folds from a file. by_site: folds keep the slides of a site together."""
+    """What is run. `splits`: a cohort's own folds from a file. by_site: folds keep the slides of a site together.
+
+    standins: numbers of a cohort that a phantom may have in its place. phantom: the cohorts are such stand-ins.
+    published: figures that those of the study are to stand beside.
+    """
 
     cohorts: Mapping[str, CohortSpec]
     variants: Mapping[str, Settings]
@@ -45,6 +48,9 @@ class Study:
     shuffle_control: bool = False
     attention: bool = False
     memory_gb: float = 4.0
+    standins: Mapping[str, StandIn] = field(default_factory=dict)
+    phantom: bool = False
+    published: Published | None = None
 
     def __post_init__(self) -> None:
         check_types(self)
@@ -62,21 +68,6 @@ class Study:
             require("name", name, bool(fine), "one that can be a folder's")
 
 
-@dataclass(frozen=True)
-class Result:
-    """The tables of a run. control: predictions with places shuffled. classes, notes: of each cohort; the notes are
-    what its audit remarked. failed: job -> why."""
-
-    predictions: pd.DataFrame
-    summary: pd.DataFrame
-    comparisons: pd.DataFrame
-    control: pd.DataFrame
-    left_out: pd.DataFrame
-    classes: Mapping[str, tuple[str, ...]]
-    notes: Mapping[str, tuple[str, ...]]
-    failed: Mapping[str, str]
-
-
 def read_study(path: str | Path) -> Study:
     """A study from TOML; paths in it are relative to the file. An unknown key is an error that names it."""
     path = Path(path)
@@ -89,13 +80,17 @@ def read_study(path: str | Path) -> Study:
     cohort_tables, variant_tables, defaults = (
         _table(values.pop(key, {}), f"{path.name}: {key}") for key in ("cohorts", "variants", "defaults")
     )
+    published = values.pop("published", None)
     for key in values:
-        choose(f"{path.name}: key", key, ("cohorts", "variants", "defaults", *STUDY_KEYS))
-    cohorts, splits = {}, {}
+        choose(f"{path.name}: key", key, ("cohorts", "variants", "defaults", "published", *STUDY_KEYS))
+    cohorts, splits, standins = {}, {}, {}
     for name, table in cohort_tables.items():
         where = f"{path.name}: cohorts.{name}"
-        for key, value in _table(table, where).items():
-            choose(f"{where}: key", key, COHORT_KEYS)
+        table = dict(_table(table, where))
+        if "standin" in table:
+            standins[name] = read_standin(table.pop("standin"), f"{where}.standin")
+        for key, value in table.items():
+            choose(f"{where}: key", key, (*COHORT_KEYS, "standin"))
             check_type(f"{where}: {key}", value, COHORT_KEYS[key])
         table = {key: str(path.parent / value) if key in PATHS else value for key, value in table.items()}
         if "splits" in table:
@@ -109,10 +104,36 @@ def read_study(path: str | Path) -> Study:
     if "seeds" in values:
         require(f"{path.name}: seeds", values["seeds"], isinstance(values["seeds"], list), "a list such as [0, 1]")
         values["seeds"] = tuple(values["seeds"])
+    figures = None
+    if published is not None:
+        figures = read_published(published, cohorts, variants, f"{path.name}: published")
     try:
-        return Study(cohorts=cohorts, variants=variants, splits=splits, **values)
+        return Study(cohorts=cohorts, variants=variants, splits=splits, standins=standins, published=figures, **values)
     except ConfigError as error:
         raise ConfigError(f"{path.name}: {error}") from error
+
+
+def on_standins(study: Study, folder: Path) -> Study:
+    """The same study on phantoms under `folder`, a folder a cohort; their names say what they are, in every table.
+
+    What belongs to the real cohorts stays with them: columns and units of their files, their folds, published figures.
+    """
+    missing = [name for name in study.cohorts if name not in study.standins]
+    if missing:
+        tables = ", ".join(f"[cohorts.{name}.standin]" for name in missing)
+        raise ConfigError(
+            f"No stand-in for {', '.join(missing)}; expected {tables} with n, patches, dim, classes, balance."
+        )
+    if study.by_site:
+        raise ConfigError("by_site: stand-ins come from no site. Leave it out, or run on the real cohorts.")
+    cohorts = {}
+    for name, spec in study.cohorts.items():
+        options = tuple((key, value) for key, value in spec.options if key in ("positive", "ordinal"))
+        cohorts[f"phantom {name}"] = CohortSpec(
+            str(folder / name / "labels.csv"), str(folder / name / "features"), options
+        )
+    published = study.published and replace(study.published, figures={})
+    return replace(study, cohorts=cohorts, splits={}, published=published, phantom=True)
 
 
 def make_settings(values: Mapping[str, Any], where: str = "settings") -> Settings:
@@ -159,40 +180,44 @@ def run_study(
     """Do what is missing in the folder `out`, then gather its tables."""
     out = Path(out)
     jobs, cohorts = plan(study, out, processes)
-    refuse_other_settings(jobs)
-    missing = [job for job in jobs if not job.done]
-    on_plan(jobs, len(jobs) - len(missing))
-    failed: dict[str, str] = {}
+    with alone_in(out):
+        refuse_other_settings(jobs)
+        missing = [job for job in jobs if not job.done]
+        on_plan(jobs, len(jobs) - len(missing))
+        failed: dict[str, str] = {}
 
-    def note(event: Event) -> None:
-        if event.error is not None:
-            failed[event.job.name] = event.error
-        listen(event)
+        def note(event: Event) -> None:
+            if event.error is not None:
+                failed[event.job.name] = event.error
+            listen(event)
 
-    run_local(missing, processes, note)
-    if failed and not any(_whole([job for job in jobs if not job.shuffled], name) for name in cohorts):
-        name, why = next(iter(failed.items()))
-        raise StudyError(f"{len(failed)} of {len(jobs)} jobs failed, and no method is whole; the first, {name}:\n{why}")
-    return gather(out, jobs, cohorts, failed)
+        run_local(missing, processes, note)
+        if failed and not any(whole([job for job in jobs if not job.shuffled], name) for name in cohorts):
+            name, why = next(iter(failed.items()))
+            raise StudyError(
+                f"{len(failed)} of {len(jobs)} jobs failed, and no method is whole; the first, {name}:\n{why}"
+            )
+        published = asdict(study.published) if study.published else None
+        return gather(out, jobs, cohorts, failed, {"phantom": study.phantom, "published": published})
 
 
 def plan(study: Study, out: Path, processes: int = 1) -> tuple[list[Job], dict[str, Cohort]]:
     """Read the cohorts, make or reuse the folds, and list every job of the study in the order of running."""
     cohorts = {name: spec.read() for name, spec in study.cohorts.items()}
-    try:
-        (out / "jobs").mkdir(parents=True, exist_ok=True)
-    except OSError as error:
-        raise StudyError(f"{out}: cannot be written ({error.strerror}). Choose another --out.") from error
+    if any(settings.level == "patient" for settings in study.variants.values()):
+        for cohort in cohorts.values():
+            check_patients(cohort)
+    folds = {
+        (name, seed): _folds(study, name, cohort, seed, out) for name, cohort in cohorts.items() for seed in study.seeds
+    }
+    _keep_folds(study, cohorts, folds, out)  # nothing is written before everything is known to be possible
     jobs = []
     for name, cohort in cohorts.items():
-        if any(settings.level == "patient" for settings in study.variants.values()):
-            check_patients(cohort)
-        folds = {seed: _folds(study, name, cohort, seed, out) for seed in study.seeds}
         mark = fingerprint(cohort)
         for shuffled in (False, True) if study.shuffle_control else (False,):
             for variant, settings in study.variants.items():
                 for seed in study.seeds:
-                    for number, fold in enumerate(folds[seed]):
+                    for number, fold in enumerate(folds[name, seed]):
                         jobs.append(
                             Job(
                                 cohort=name,
@@ -242,94 +267,6 @@ def _change(key: str, found: Any, wanted: Any) -> str:
     return words.get(key, f"{key.rstrip('_')} was {found!r}, is {wanted!r}")
 
 
-def gather(out: Path, jobs: Sequence[Job], cohorts: Mapping[str, Cohort], failed: Mapping[str, str]) -> Result:
-    """Tables from the job folders, written into the run folder; the control's into `control`."""
-    tables = _write_tables(out, [job for job in jobs if not job.shuffled], cohorts)
-    shuffled = [job for job in jobs if job.shuffled]
-    control = _write_tables(out / "control", shuffled, cohorts)[0] if shuffled else pd.DataFrame()
-    rows = [
-        {"cohort": name, "name": entry.name, "reason": entry.reason}
-        for name, cohort in cohorts.items()
-        for entry in cohort.left_out
-    ]
-    left_out = pd.DataFrame(rows, columns=["cohort", "name", "reason"])
-    _write_csv(left_out, out / "left_out.csv")
-    _write_csv(_slides(cohorts), out / "slides.csv")
-    classes = {name: cohort.classes for name, cohort in cohorts.items()}
-    about = {"jobs": len(jobs), "failed": dict(failed), "classes": classes, "origin": origin()}
-    sources = {job.cohort: asdict(job.source) for job in jobs}
-    kinds = {
-        name: {"task": cohort.task, "dim": cohort.dim, "encoder": cohort.encoder} for name, cohort in cohorts.items()
-    }
-    of_cohorts = {name: {**sources[name], **kinds[name], "notes": cohorts[name].notes} for name in cohorts}
-    write_json(out / "study.json", {"format": 1, **about, "cohorts": of_cohorts})
-    notes = {name: cohort.notes for name, cohort in cohorts.items()}
-    return Result(*tables, control, left_out, classes, notes, failed)
-
-
-def _slides(cohorts: Mapping[str, Cohort]) -> pd.DataFrame:
-    """A row a slide, so that a run folder says by itself what it is about."""
-    rows = [
-        {
-            "cohort": name,
-            "slide_id": slide.slide_id,
-            "patient_id": slide.patient_id,
-            "label": cohort.classes[slide.label],
-            "site": slide.site or "",
-            "patches": slide.patches,
-            "features": str(slide.path.resolve()) if slide.path else "",
-        }
-        for name, cohort in cohorts.items()
-        for slide in cohort.slides
-    ]
-    return pd.DataFrame(rows)
-
-
-def _write_tables(
-    out: Path, jobs: Sequence[Job], cohorts: Mapping[str, Cohort]
-) -> tuple[pd.DataFrame, pd.DataFrame, pd.DataFrame]:
-    predictions, summaries, comparisons = [], [], []
-    for name, cohort in cohorts.items():
-        mine = [job for job in jobs if job.cohort == name and job.done]
-        if not mine:
-            continue
-        table = pd.concat([_predictions(job) for job in mine], ignore_index=True)
-        predictions.append(table if len(cohorts) == 1 else table.assign(cohort=name))
-        complete = table[table["method"].isin(_whole(jobs, name))]
-        if len(complete):
-            summaries.append(summarise(complete, cohort.classes, cohort.task).assign(cohort=name))
-            comparisons.append(compare_methods(complete, cohort.classes).assign(cohort=name))
-    tables = [pd.concat(t, ignore_index=True) if t else pd.DataFrame() for t in (predictions, summaries, comparisons)]
-    for table, file in zip(tables, ("predictions.csv", "summary.csv", "comparisons.csv"), strict=True):
-        _write_csv(table, out / file)
-    return tables[0], tables[1], tables[2]
-
-
-def _predictions(job: Job) -> pd.DataFrame:
-    try:  # all as text: ids may look like a number or like NA, and pandas may round numbers in their last digit
-        table = pd.read_csv(job.folder / "predictions.csv", dtype=str, keep_default_na=False)
-        for column in table.columns[table.columns.str.startswith("probability")]:
-            table[column] = table[column].map(float)
-    except (OSError, ValueError) as error:
-        raise StudyError(f"{job.folder}: predictions.csv is damaged ({error}). Remove that folder.") from error
-    table.insert(0, "seed", job.seed)
-    table.insert(0, "fold", job.fold)
-    table.insert(0, "method", job.variant)
-    return table
-
-
-def _whole(jobs: Sequence[Job], cohort: str) -> set[str]:
-    """Variants all of whose jobs are done. Only these are judged: others would be judged on other slides."""
-    mine = [job for job in jobs if job.cohort == cohort]
-    return {job.variant for job in mine} - {job.variant for job in mine if not job.done}
-
-
-def _write_csv(table: pd.DataFrame, path: Path) -> None:
-    path.parent.mkdir(parents=True, exist_ok=True)
-    with replacing(path) as temporary:
-        table.to_csv(temporary, index=False)
-
-
 def _graph_for(settings: Settings, variants: Iterable[Settings]) -> GraphConfig | None:
     """Methods without a graph share the slides prepared for those with one, so that slides are read once."""
     if settings.needs_graph:
@@ -339,10 +276,8 @@ def _graph_for(settings: Settings, variants: Iterable[Settings]) -> GraphConfig 
 
 
 def _folds(study: Study, name: str, cohort: Cohort, seed: int, out: Path) -> list[Fold]:
-    """The folds of a cohort, from a given file or made; they are saved, and a run never mixes them with others."""
+    """The folds of a cohort, from a given file or made; never others than those the run folder has."""
     ids, patients = list(cohort.slide_ids), list(cohort.patients)
-    single = len(study.cohorts) == 1 and len(study.seeds) == 1
-    path = out / ("folds.json" if single else f"folds-{name}-seed{seed}.json")
     if name in study.splits:
         folds = read_splits(study.splits[name], ids, patients)
         check_folds(folds, ids, patients)
@@ -355,11 +290,29 @@ def _folds(study: Study, name: str, cohort: Cohort, seed: int, out: Path) -> lis
             )
         labels = [cohort.classes[label] for label in cohort.labels]
         folds = make_folds(ids, patients, labels, folds=study.folds, seed=seed, sites=sites)
-    if not path.exists():
-        write_folds(folds, path, ids, patients, seed=None if name in study.splits else seed)
-    elif read_splits(path, ids, patients) != folds:
+    path = _folds_file(study, name, seed, out)
+    if path.exists() and read_splits(path, ids, patients) != folds:
         raise StudyError(
             f"{path} holds other folds than this study asks for: the labels, the number of folds, the seed, by_site or "
             "splits have changed since. Give another --out; to keep those folds, name that file as splits."
         )
     return folds
+
+
+def _keep_folds(
+    study: Study, cohorts: Mapping[str, Cohort], folds: Mapping[tuple[str, int], list[Fold]], out: Path
+) -> None:
+    try:
+        (out / "jobs").mkdir(parents=True, exist_ok=True)
+    except OSError as error:
+        raise StudyError(f"{out}: cannot be written ({error.strerror}). Choose another --out.") from error
+    for (name, seed), parts in folds.items():
+        path, cohort = _folds_file(study, name, seed, out), cohorts[name]
+        if not path.exists():
+            made_by = None if name in study.splits else seed
+            write_folds(parts, path, list(cohort.slide_ids), list(cohort.patients), seed=made_by)
+
+
+def _folds_file(study: Study, name: str, seed: int, out: Path) -> Path:
+    single = len(study.cohorts) == 1 and len(study.seeds) == 1
+    return out / ("folds.json" if single else f"folds-{name}-seed{seed}.json")

@@ -1,0 +1,194 @@
+"""A study file becomes a study, and its mistakes are named."""
+
+import json
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from jigsawmil.cohort.standins import write_standin
+from jigsawmil.errors import ConfigError
+from jigsawmil.study.published import Published
+from jigsawmil.study.study import make_settings, on_standins, read_study, run_study
+
+TOML = """
+folds = 4
+seeds = [3, 1]
+shuffle_control = true
+memory_gb = 1
+
+[cohorts.one]
+labels = "data/labels.csv"
+features = "data/features"
+splits = "data/folds.json"
+
+[cohorts.two]
+labels = "/abs/labels.tsv"
+features = "../features"
+label_column = "subtype"
+mpp = 1
+
+[defaults]
+epochs = 7
+lambda = "balanced"
+
+[variants.abmil]
+[variants."k 20"]
+method = "graph-abmil+jigsaw"
+k = 20
+lambda = 0.5
+"""
+
+
+def write(folder: Path, text: str) -> Path:
+    (folder / "s.toml").write_text(text)
+    return folder / "s.toml"
+
+
+def test_a_file_becomes_a_study_with_paths_relative_to_it(tmp_path: Path, monkeypatch: Any) -> None:
+    monkeypatch.chdir("/")
+    study = read_study(write(tmp_path, TOML))
+    one, two = study.cohorts["one"], study.cohorts["two"]
+    assert (one.labels, one.features) == (str(tmp_path / "data/labels.csv"), str(tmp_path / "data/features"))
+    assert (two.labels, Path(two.features).resolve()) == ("/abs/labels.tsv", tmp_path.parent / "features")
+    assert dict(two.options) == {"label_column": "subtype", "mpp": 1}
+    assert study.splits == {"one": str(tmp_path / "data/folds.json")}
+    assert (study.folds, study.seeds, study.shuffle_control, study.memory_gb) == (4, (3, 1), True, 1)
+    assert study.variants == {
+        "abmil": make_settings({"method": "abmil", "epochs": 7, "lambda": "balanced"}),
+        "k 20": make_settings({"method": "graph-abmil+jigsaw", "epochs": 7, "k": 20, "lambda": 0.5}),
+    }
+
+
+STANDIN = """
+[cohorts.one.standin]
+n = 12
+patches = { fewest = 12, mean = 20, most = 40 }
+dim = 16
+classes = ["IDC", "ILC"]
+balance = 0.5
+
+[cohorts.two.standin]
+n = 9
+patches = { fewest = 12, mean = 20, most = 40 }
+dim = 16
+classes = ["b", "a"]
+balance = 0.4
+seed = 7
+
+[published]
+source = "made up"
+[published.two]
+abmil = "0.50 ± 0.10"
+"""
+
+
+def test_on_standins_nothing_of_the_real_cohorts_is_left(tmp_path: Path) -> None:
+    text = TOML.replace("mpp = 1\n", 'mpp = 1\npositive = "a"\n') + STANDIN
+    study = read_study(write(tmp_path, text))
+    assert (study.standins["one"].n, study.standins["two"].seed) == (12, 7)
+    assert study.published == Published("made up", {"two": {"abmil": "0.50 ± 0.10"}})
+    assert not study.phantom
+    phantom = on_standins(study, tmp_path / "standins")
+    assert phantom.phantom
+    assert list(phantom.cohorts) == ["phantom one", "phantom two"]  # every table and plot will say so
+    two = phantom.cohorts["phantom two"]
+    assert two.labels == str(tmp_path / "standins" / "two" / "labels.csv")
+    assert two.options == (("positive", "a"),)  # its files have the phantom's columns and units
+    assert phantom.splits == {}
+    assert phantom.published == Published("made up", {})
+    assert (phantom.variants, phantom.folds, phantom.seeds) == (study.variants, study.folds, study.seeds)
+
+
+def test_a_study_on_standins_says_so_in_its_folder(tmp_path: Path) -> None:
+    small = "hidden = 16\nattention_dim = 8\nepochs = 1\nk = 4\npatience = 0\n"
+    text = TOML.replace("epochs = 7\n", small).replace("folds = 4", "folds = 2").replace("[3, 1]", "[3]")
+    study = on_standins(read_study(write(tmp_path, text.split('[variants."k')[0] + STANDIN)), tmp_path / "standins")
+    for name, standin in study.standins.items():
+        write_standin(standin, tmp_path / "standins" / name)
+    result = run_study(replace(study, shuffle_control=False), tmp_path / "run")
+    assert set(result.predictions["cohort"]) == {"phantom one", "phantom two"}
+    about = json.loads((tmp_path / "run" / "study.json").read_text())
+    assert about["phantom"] is True
+    assert about["published"] == {"source": "made up", "figures": {}}
+    assert about["cohorts"]["phantom one"]["dim"] == 16
+
+
+def test_standins_that_cannot_be(tmp_path: Path) -> None:
+    one = STANDIN.split("[cohorts.two")[0]
+    with pytest.raises(ConfigError, match=r"No stand-in for two; expected \[cohorts.two.standin\] with n, patches"):
+        on_standins(read_study(write(tmp_path, TOML + one)), tmp_path)
+    with pytest.raises(ConfigError, match="by_site: stand-ins come from no site"):
+        on_standins(read_study(write(tmp_path, "by_site = true\n" + TOML + STANDIN)), tmp_path)
+
+
+def test_a_study_from_a_file_runs(tmp_path: Path, own: Path) -> None:
+    small = "hidden = 16\nattention_dim = 8\nepochs = 1\nk = 4\n"
+    text = f'[cohorts.c]\nlabels = "own/labels.csv"\nfeatures = "own/features"\n[defaults]\n{small}[variants.abmil]\n'
+    assert len(run_study(read_study(write(tmp_path, text)), tmp_path / "run").predictions) == 12
+
+
+GOOD = '[cohorts.c]\nlabels = "l.csv"\nfeatures = "f"\n[variants.abmil]\n'
+
+
+@pytest.mark.parametrize(
+    ("text", "told"),
+    [
+        ("fold = 3\n" + GOOD, "s.toml: key: found 'fold', .*Did you mean 'folds'"),
+        (GOOD.replace("labels =", "label ="), "s.toml: cohorts.c: key: found 'label', .*Did you mean 'labels'"),
+        (GOOD + "hiden = 3", "s.toml: variants.abmil: key: found 'hiden', .*Did you mean 'hidden'"),
+        (GOOD + "lamda = 3", "variants.abmil: key: found 'lamda', .*Did you mean 'lambda'"),
+        (GOOD + "k_ = 3", "variants.abmil: key: found 'k_', .*Did you mean 'k'"),
+        (GOOD + "[defaults]\nepoch = 3", "s.toml: defaults: key: found 'epoch', .*Did you mean 'epochs'"),
+        (GOOD.replace("abmil", "abml"), "s.toml: variants.abml: method: found 'abml', .*Did you mean 'abmil'"),
+        (GOOD + 'k = "5"', "s.toml: variants.abmil: k: found '5', expected a whole number"),
+        (GOOD + "k = 5.5", "variants.abmil: k: found 5.5, expected a whole number"),
+        (GOOD + "lr = true", "variants.abmil: lr: found True, expected a number"),
+        (GOOD + "lambda = true", "variants.abmil: lambda: found True, expected text or a number"),
+        (GOOD + "lambda = 'emm'", "variants.abmil: lambda: found 'emm', .*Did you mean 'em'"),
+        (GOOD + "gated = 1", "variants.abmil: gated: found 1, expected true or false"),
+        ('folds = "3"\n' + GOOD, "s.toml: folds: found '3', expected a whole number"),
+        ("folds = 1\n" + GOOD, "s.toml: folds: found 1, expected a whole number of at least 2"),
+        ("seeds = 3\n" + GOOD, r"s.toml: seeds: found 3, expected a list such as \[0, 1\]"),
+        ("seeds = []\n" + GOOD, "seeds: found .*expected distinct whole numbers"),
+        ("seeds = [1, 1]\n" + GOOD, "seeds: found .*expected distinct whole numbers"),
+        ("seeds = [-1]\n" + GOOD, "seeds: found .*of at least 0"),
+        ('seeds = ["a"]\n' + GOOD, "seeds: found .*expected distinct whole numbers"),
+        ("seeds = [true]\n" + GOOD, "seeds: found .*expected distinct whole numbers"),
+        ('by_site = "yes"\n' + GOOD, "by_site: found 'yes', expected true or false"),
+        ('memory_gb = "4"\n' + GOOD, "memory_gb: found '4', expected a number"),
+        ("memory_gb = -1\n" + GOOD, "memory_gb: found -1, expected a number of at least 0"),
+        (GOOD.replace('"l.csv"', "3"), "cohorts.c: labels: found 3, expected text"),
+        (GOOD.replace('"f"', '"f"\nmpp = "0.5"'), "cohorts.c: mpp: found '0.5', expected a number"),
+        (GOOD.replace('"f"', '"f"\nordinal = 1'), "cohorts.c: ordinal: found 1, expected true or false"),
+        (GOOD.replace('"f"', '"f"\npositive = 1'), "cohorts.c: positive: found 1, expected text"),
+        (GOOD.replace('labels = "l.csv"\n', ""), "cohorts.c: no labels; expected a label table and a folder"),
+        ("cohorts = 3\n[variants.abmil]", "s.toml: cohorts: found 3, expected a table"),
+        ('variants = "abmil"\n' + GOOD.split("[variants")[0], "variants: found 'abmil', expected a table"),
+        ("[cohorts]\nc = 3\n[variants.abmil]", "cohorts.c: found 3, expected a table"),
+        ("[variants.abmil]", r"cohorts: found \[\], expected at least one"),
+        (GOOD.split("[variants")[0], r"variants: found \[\], expected at least one"),
+        (GOOD.replace("cohorts.c", 'cohorts."../c"'), "name: found '../c', expected one that can be a folder's"),
+        (GOOD + '[variants."a/b"]\nmethod = "abmil"', "name: found 'a/b'"),
+        ("folds = ", "s.toml: not a TOML file"),
+        (GOOD + "[published]\nabmil = 3", "s.toml: published: found source = None"),
+        (GOOD + "[published]\nsource = 'T'\nd.abmil = 0.5", "published: cohort: found 'd', expected one of c"),
+        (GOOD + "[cohorts.c.standin]\nm = 3", "s.toml: cohorts.c.standin: key: found 'm'"),
+        (GOOD + "[cohorts.c.stand]\nm = 3", "cohorts.c: key: found 'stand', .*Did you mean 'standin'"),
+        ("phantom = true\n" + GOOD, "s.toml: key: found 'phantom'"),
+    ],
+)
+def test_mistakes_in_a_file_are_named(tmp_path: Path, text: str, told: str) -> None:
+    with pytest.raises(ConfigError, match=told):
+        read_study(write(tmp_path, text))
+
+
+def test_a_file_that_is_none(tmp_path: Path) -> None:
+    with pytest.raises(ConfigError, match=r"nowhere\.toml: cannot be read \(No such file"):
+        read_study(tmp_path / "nowhere.toml")
+    with pytest.raises(ConfigError, match="cannot be read"):
+        read_study(tmp_path)
+    (tmp_path / "b.toml").write_bytes(b"\xff\xfe")
+    with pytest.raises(ConfigError, match="not a TOML file"):
+        read_study(tmp_path / "b.toml")
