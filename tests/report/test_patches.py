@@ -153,7 +153,16 @@ def test_blending_leaves_what_is_not_tissue_untouched() -> None:
     colours[2, 3] = (1, 0, 0, 1)
     mixed = blend(picture, colours, 0.5)
     assert (np.flatnonzero((mixed != picture).any(axis=2)) == [2 * 6 + 3]).all()
-    assert mixed[2, 3, 0] == round((int(picture[2, 3, 0]) + 255) / 2)
+    assert (blend(picture, colours, 1.0)[2, 3] == (255, 0, 0)).all()
+
+
+def test_a_stain_is_not_mistaken_for_a_colour_of_the_map() -> None:
+    """Pixels equally bright look alike below the map, whatever their stain."""
+    picture = np.array([[[200, 87, 100], [120, 120, 120]]], np.uint8)
+    brightness = picture @ np.array([0.299, 0.587, 0.114])
+    assert brightness[0, 0] == pytest.approx(brightness[0, 1], abs=3)
+    mixed = blend(picture, np.full((1, 2, 4), (0.0, 0.5, 1.0, 1.0)), 0.6).astype(int)
+    assert np.abs(mixed[0, 0] - mixed[0, 1]).max() <= 2
 
 
 def test_an_unstated_edge_is_the_distance_between_neighbours() -> None:

@@ -106,16 +106,25 @@ def patch_image(
 
 
 def blend(picture: Picture, colours: Floats, opacity: float) -> Picture:
-    """Colours (height, width, 4) in [0, 1] over a picture; where a colour's alpha is 0 the picture is untouched."""
+    """Colours (height, width, 4) in [0, 1] over a picture, which is grey below them: a red stain is no red colour.
+
+    Where a colour's alpha is 0 the picture is untouched.
+    """
     alpha = colours[..., 3:] * opacity
-    mixed = picture * (1 - alpha) + colours[..., :3] * 255 * alpha
+    grey = picture @ np.array([0.299, 0.587, 0.114])
+    mixed = grey[..., None] * (1 - alpha) + colours[..., :3] * 255 * alpha
     return np.where(alpha > 0, np.rint(mixed), picture).astype(np.uint8)
+
+
+def blank(shape: tuple[int, int]) -> Picture:
+    """A page without a slide: light grey, for white is a colour of the maps."""
+    return np.full((*shape, 3), 236, np.uint8)
 
 
 def canvas_around(squares: Squares, slide: Slide | None, pixels: int = 1200) -> Canvas:
     """The part of a slide that its patches cover, with a margin, at about `pixels` along the longer side.
 
-    The slide's thumbnail where there is a slide, white where there is none.
+    The slide's thumbnail where there is a slide, a blank page where there is none.
     """
     margin = max(squares.edge, 0.02 * float((squares.high - squares.low).max()))
     low, high = squares.low - margin, squares.high + margin
@@ -123,7 +132,7 @@ def canvas_around(squares: Squares, slide: Slide | None, pixels: int = 1200) -> 
     if slide is None:
         scale = longer / pixels
         width, height = np.ceil((high - low) / scale).astype(int)
-        return Canvas(np.full((height, width, 3), 255, np.uint8), (float(low[0]), float(low[1])), scale)
+        return Canvas(blank((height, width)), (float(low[0]), float(low[1])), scale)
     image, scale = slide.thumbnail(min(5000, int(pixels * max(slide.size) / longer)))
     left, top = np.clip(np.floor(low / scale), 0, None).astype(int)
     right, bottom = np.ceil(high / scale).astype(int)
