@@ -133,9 +133,9 @@ def once(key: str, says: str) -> Rule:
     what = WORDS[key]
 
     def repeated(rows: pd.DataFrame) -> list[str]:
-        several = rows.groupby(key, sort=False)[says].unique()
-        clash = [f"{name} ({' / '.join(found)})" for name, found in several.items() if len(found) > 1]
-        if clash:
+        said = rows[[key, says]].drop_duplicates()
+        if (twice := said[said.duplicated(key, keep=False)]).size:
+            clash = [f"{name} ({' / '.join(found)})" for name, found in twice.groupby(key, sort=False)[says]]
             raise LabelError(
                 f"{len(clash)} {what}{'s' * (len(clash) > 1)} with more than one {WORDS[says]}: {listed(clash, 5)}. "
                 f"Expected one for each {what}. Correct the table."
