@@ -59,7 +59,7 @@ def trace_figure(traces: pd.DataFrame, across: int = len(TRACES), styles: Styles
     if traces["val_loss"].notna().any():
         handles.append(Line2D([], [], color="0.3", marker="o", linestyle="", markersize=4, label="weights kept"))
     columns, a_cohort = min(across, len(shown)), ceil(len(shown) / across)  # panels beside and below each other
-    width = 2.9 * max(2, columns)
+    width = 2.9 * columns if columns > 2 else 7.2
     a_row = max(1, int(width / (0.075 * max(map(len, [*styles, "weights kept"])) + 0.55)))  # entries of the legend
     height = 2.6 * a_cohort * len(by_cohort) + 0.2 * ceil(len(handles) / a_row) + 0.2
     figure = Figure(figsize=(width, height), layout="constrained")

@@ -1,0 +1,24 @@
+"""Verbs that write about a run: the report."""
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from .app import app
+from .show import console
+
+
+@app.command()
+def report(
+    run: Annotated[Path, typer.Argument(help="Folder of a run: what compare, study or demo wrote.")],
+    out: Annotated[Path | None, typer.Option(help="HTML file to write; report.html in the run by default.")] = None,
+) -> None:
+    """One HTML file about a run, that opens offline and prints on A4: the answer first, then what it rests on.
+
+    Example: `jigsawmil report run --out report.html`
+    """
+    from ..report.html import write_report
+
+    written = write_report(run, out or run / "report.html")
+    console().print(f"The report is {written}", soft_wrap=True, highlight=False)

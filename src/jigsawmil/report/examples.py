@@ -1,0 +1,100 @@
+"""Slides to look at: those a method was surest of, rightly and wrongly, with a small map of its attention."""
+
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+from typing import NamedTuple
+
+import numpy as np
+from safetensors import SafetensorError, safe_open
+
+from ..study.metrics import Floats
+from ..study.runs import Run
+from .markup import Html, join, picture, tag
+from .plots import image, small_map
+from .pooled import Pooled
+
+SHOWN = 4  # slides of each kind
+ATTENTION = "attention.safetensors"
+
+
+class Example(NamedTuple):
+    case: str
+    patient: str
+    truth: int
+    called: int
+    probability: float  # of the class that was called
+
+
+def surest(one: Pooled, right: bool, number: int = SHOWN) -> list[Example]:
+    """The cases called rightly (or wrongly) with the highest probability, the surest first; ids break ties."""
+    called = one.decision
+    p = one.probability.max(1)
+    rows = np.flatnonzero((called == one.truth) == right)
+    order = rows[np.argsort(-p[rows], kind="stable")][:number]
+    return [
+        Example(one.cases[i], one.patients[i], int(one.truth[i]), int(called[i]), float(p[i])) for i in order.tolist()
+    ]
+
+
+def example_cards(
+    run: Run, cohort: str, variant: str, one: Pooled, classes: Sequence[str]
+) -> Iterator[tuple[str, Html]]:
+    """Titles and rows of cards: the surest right, then the surest wrong."""
+    for right, title in ((True, "Most confidently right"), (False, "Most confidently wrong")):
+        found = surest(one, right)
+        if found:
+            yield title, tag("div", *(_card(run, cohort, variant, e, classes) for e in found), class_="cards")
+        else:
+            words = "Every case was called wrongly." if right else "No case was called wrongly."
+            yield title, tag("p", words)
+
+
+def has_attention(run: Run, cohort: str, variant: str) -> bool:
+    jobs = (job for job in run.jobs if (job.cohort, job.variant) == (cohort, variant))
+    return any((job.folder / ATTENTION).is_file() for job in jobs)
+
+
+def attention_of(run: Run, cohort: str, variant: str, case: str) -> tuple[str, Floats, Floats] | None:
+    """Slide, coords and attention of a case from the job that had it in its test fold (first seed); None if not kept.
+
+    A patient whose slides were pooled is shown by the first of them.
+    """
+    table, slides = run.predictions, run.slides
+    mine = table[(table["cohort"] == cohort) & (table["method"] == variant) & (table["slide_id"] == case)]
+    own = slides[(slides["cohort"] == cohort) & ((slides["slide_id"] == case) | (slides["patient_id"] == case))]
+    names = [case, *own["slide_id"].astype(str)]
+    for seed, fold in sorted(zip(mine["seed"], mine["fold"], strict=True)):
+        for job in run.jobs:
+            if (job.cohort, job.variant, job.seed, job.fold) == (cohort, variant, seed, fold):
+                return _kept(job.folder / ATTENTION, names)
+    return None
+
+
+def _kept(file: Path, names: Sequence[str]) -> tuple[str, Floats, Floats] | None:
+    try:
+        with safe_open(file, framework="numpy") as held:
+            keys = set(held.keys())
+            for name in names:
+                if name in keys and f"{name}/coords" in keys:
+                    return name, held.get_tensor(f"{name}/coords"), held.get_tensor(name)
+    except (OSError, SafetensorError):  # not kept, or damaged: the page says that there is no map
+        pass
+    return None
+
+
+def _card(run: Run, cohort: str, variant: str, example: Example, classes: Sequence[str]) -> Html:
+    found = attention_of(run, cohort, variant, example.case)
+    if found is None:
+        shown, below = tag("div", "no attention kept", class_="blank"), ""
+    else:
+        slide, coords, attention = found
+        below = f"{len(attention):,} patches" + (f" of {slide}" if slide != example.case else "")
+        if np.ptp(attention) <= 1e-6 * np.abs(attention).max():
+            shown = tag("div", "mean pooling: every patch counts the same", class_="blank")
+        else:
+            drawn = image(small_map(slide, coords, attention), "png")
+            shown = picture(drawn, f"Attention over slide {slide}, {len(attention)} patches")
+    patient = f"patient {example.patient}" if example.patient != example.case else ""
+    called = f"called {classes[example.called]}, p = {example.probability:.2f}"
+    lines = [f"is {classes[example.truth]}", called, *filter(None, (patient, below))]
+    return tag("div", shown, tag("b", example.case), join(lines, "<br>"), class_="card")

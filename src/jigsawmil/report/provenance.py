@@ -1,0 +1,132 @@
+"""How a run came about: settings, versions, machine, time, and how to make it again."""
+
+import json
+from collections import Counter
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+from ..study.runs import Run
+from .markup import Html, join, listed, paragraphs, table, tag
+from .tables import counted
+from .words import different, known_settings, method_words, study_toml, training_words
+
+VERSIONS = ("jigsawmil", "commit", "python", "torch", "numpy", "machine", "threads")
+
+
+def methods_section(run: Run) -> Html:
+    """Each variant in words; how all were trained."""
+    of = _settings(run)
+    entries = [join([tag("dt", _titled(name, of[name])), tag("dd", method_words(of[name]))]) for name in run.variants]
+    trained: dict[str, list[str]] = {}
+    for name in of:
+        trained.setdefault(training_words(of[name]), []).append(name)
+    several = len(trained) > 1
+    words = [f"{', '.join(names)}: {how}" if several else how for how, names in trained.items()]
+    folds = (
+        "Cross-validation by patient: the slides of a patient are never on both sides. The test fold is seen by "
+        "nothing before it is scored: neither stopping nor the choice of an epoch, lambda or a threshold."
+    )
+    return join([tag("dl", *entries), tag("h4", "Training"), paragraphs([*words, folds])], "\n")
+
+
+def settings_section(run: Run) -> Html:
+    variants = {name: known_settings(_settings(run)[name]) for name in run.variants}
+    differ, shared = different(variants)
+    one = next(iter(variants.values()))
+    parts = []
+    if differ == ["method"] and all(s.method == name for name, s in variants.items()):
+        parts.append(tag("p", "The variants are the five methods as they are, or some of them. The same for all:"))
+    elif differ:
+        header = ["setting", *variants]
+        rows = [[name.rstrip("_"), *(_shown(getattr(s, name)) for s in variants.values())] for name in differ]
+        if len(variants) > len(rows) or len(variants) > 6:  # wider than the page: turned
+            header, *rows = [list(cells) for cells in zip(header, *rows, strict=True)]
+            header[0] = "variant"
+        parts += [
+            tag("p", "Where the variants differ:"),
+            tag("div", table(header, rows, class_="words"), class_="wide"),
+        ]
+        parts.append(tag("p", "The same for all:"))
+    pairs = [f"{name.rstrip('_')} = {_shown(getattr(one, name))}" for name in shared if name != "device"]
+    return join([*parts, tag("p", " · ".join(pairs), class_="note")], "\n")
+
+
+def software_section(run: Run) -> Html:
+    """Versions, commit and machine of every job; several where jobs ran on different ones."""
+    origins = [found for job in run.jobs if (found := _origin(job.folder))] or [run.about.get("origin", {})]
+    rows = []
+    for key in VERSIONS:
+        counts = Counter(str(origin[key]) for origin in origins if origin.get(key) is not None)
+        values = list(counts) if len(counts) < 2 else [f"{v} ({counted(n, 'job')})" for v, n in counts.items()]
+        rows.append([key, ", ".join(values) or "not recorded"])
+    rows += [["jobs", _jobs(run)], ["seeds", ", ".join(map(str, run.seeds))], ["time", _time(run)]]
+    return table(["", ""], rows, names=2, class_="words plain")
+
+
+def rerun_section(run: Run) -> Html:
+    """The study file and the command."""
+    steps = [
+        "Save this as study.toml. Its paths are those of the machine that ran it.",
+        Html(tag("pre", study_toml(run))),
+        "Run it; with the same versions and the same number of threads the figures are the same to the last bit.",
+        Html(tag("pre", "jigsawmil study study.toml --out rerun\njigsawmil report rerun")),
+    ]
+    return join([step if isinstance(step, Html) else tag("p", step) for step in steps], "\n")
+
+
+def missing_section(run: Run) -> Html:
+    """What a reader would expect and does not find; empty where nothing is missing."""
+    failed: Mapping[str, str] = run.about.get("failed") or {}
+    reasons: dict[str, list[str]] = {}
+    for job, why in failed.items():
+        reasons.setdefault(str(why), []).append(job)
+    items = [f"Failed: {', '.join(jobs)}. {why}" for why, jobs in reasons.items()]
+    for cohort in run.cohorts:
+        summary = run.summary[run.summary["cohort"] == cohort] if len(run.summary) else run.summary
+        judged = set(summary["method"]) if len(summary) else set()
+        absent = [name for name in run.variants if name not in judged]
+        if not judged:
+            items.append(f"{cohort}: no method has all its folds, so none is judged.")
+        elif absent:
+            items.append(f"{cohort}: not judged, for want of some folds: {', '.join(absent)}.")
+    if not items:
+        return Html()
+    items.append("Run the same study again: it does what is missing.")
+    return tag("section", tag("h3", "What is missing"), listed(items), class_="missing")
+
+
+def _settings(run: Run) -> dict[str, Mapping[str, Any]]:
+    return {job.variant: job.settings for job in run.jobs}
+
+
+def _titled(name: str, settings: Mapping[str, Any]) -> str:
+    return name if name == settings.get("method") else f"{name} ({settings.get('method')})"
+
+
+def _jobs(run: Run) -> str:
+    control = len(list((run.folder / "control" / "jobs").glob("*/*/seed*-fold*/job.json")))
+    words = counted(len(run.jobs), "job") + (f", and {control} of the control" if control else "")
+    expected = run.about.get("jobs")
+    return words if expected in (None, len(run.jobs) + control) else f"{words}, of {expected} that were asked for"
+
+
+def _time(run: Run) -> str:
+    fit = sum(float(job.seconds.get("fit") or 0) for job in run.jobs)
+    predict = sum(float(job.seconds.get("predict") or 0) for job in run.jobs)
+    epochs = sum(int(job.seconds.get("epochs") or 0) for job in run.jobs)
+    return f"{duration(fit)} of fitting ({epochs:,} epochs), {duration(predict)} of predicting, all jobs added up"
+
+
+def duration(seconds: float) -> str:
+    if seconds < 120:
+        return f"{seconds:.0f} s"
+    return f"{seconds / 60:.0f} min" if seconds < 7200 else f"{seconds / 3600:.1f} h"
+
+
+def _origin(folder: Path) -> dict[str, Any]:
+    return dict(json.loads((folder / "job.json").read_text()).get("origin") or {})
+
+
+def _shown(value: Any) -> str:
+    return f"{value:g}" if isinstance(value, float) else str(value).lower() if isinstance(value, bool) else str(value)

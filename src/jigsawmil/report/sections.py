@@ -1,0 +1,295 @@
+"""The sections of a report about one cohort, each from the tables of the run."""
+
+import json
+from collections.abc import Iterator
+from dataclasses import dataclass
+from functools import cached_property
+from typing import cast
+
+import numpy as np
+import pandas as pd
+
+from ..errors import StudyError
+from ..study.metrics import Task
+from ..study.runs import Run
+from .answer import Answer, answer, tests_in_words
+from .bands import RESAMPLES, Kind
+from .control import control_lines, control_table, shuffle_control
+from .examples import SHOWN, example_cards, has_attention
+from .markup import Html, join, listed, paragraphs, picture, table, tag, terminal_table
+from .plots import (
+    Styles,
+    band_figure,
+    calibration_figure,
+    confusion_figure,
+    forest_figure,
+    read_traces,
+    trace_figure,
+)
+from .pooled import Pooled, fold_areas, pool
+from .tables import FIGURES, comparison_table, counted, number, summary_table
+
+EVERYTHING = 1000  # columns of a terminal that has room for every figure
+CALIBRATED = ("brier", "ece", "calibration_slope", "calibration_intercept")
+CALIBRATION = tuple(FIGURES[name].replace("\n", " ") for name in CALIBRATED)  # a table of their own
+A_FIGURE = 9  # panels, so that a figure fits a page
+Section = tuple[str, Html]  # title, content
+
+
+@dataclass(frozen=True, eq=False)
+class CohortPart:
+    """One cohort of a run; only methods all of whose folds are there are judged."""
+
+    run: Run
+    name: str
+    styles: Styles
+
+    @property
+    def classes(self) -> tuple[str, ...]:
+        return self.run.classes[self.name]
+
+    @property
+    def task(self) -> Task:
+        return cast(Task, self.run.task(self.name))
+
+    @cached_property
+    def summary(self) -> pd.DataFrame:
+        return self.rows(self.run.summary)
+
+    @cached_property
+    def comparisons(self) -> pd.DataFrame:
+        return self.rows(self.run.comparisons)
+
+    @cached_property
+    def predictions(self) -> pd.DataFrame:
+        table = self.rows(self.run.predictions).dropna(axis="columns", how="all")  # other cohorts have other classes
+        return table[table["method"].isin(set(self.summary["method"]))]
+
+    @cached_property
+    def pooled(self) -> dict[str, Pooled]:
+        found = pool(self.predictions, self.classes)
+        return {method: found[method] for method in self.summary["method"]}
+
+    @property
+    def baseline(self) -> str:
+        """The method to beat: the first that is ABMIL, else the first of the study."""
+        methods = {job.variant: job.settings.get("method") for job in self.run.jobs}
+        judged = list(self.summary["method"])
+        return str(next((name for name in judged if methods.get(name) == "abmil"), judged[0]))
+
+    @cached_property
+    def answer(self) -> Answer:
+        return answer(self.summary, self.comparisons, self.baseline)
+
+    @cached_property
+    def marks(self) -> dict[str, Html]:
+        """A spot of the method's colour, to be put before its name."""
+        return {m: tag("span", class_="swatch", style=f"background:{c}") for m, (c, _) in self.styles.items()}
+
+    def rows(self, frame: pd.DataFrame) -> pd.DataFrame:
+        return frame[frame["cohort"] == self.name] if len(frame) else frame
+
+
+def cohort_sections(part: CohortPart) -> Iterator[Section]:
+    yield "Cohort", cohort_section(part)
+    if part.summary.empty:
+        return
+    yield "Results", results_section(part)
+    yield "Are the differences real?", comparison_section(part)
+    yield "ROC and precision-recall", curves_section(part)
+    yield "Calibration", calibration_section(part)
+    yield "Confusion matrix", confusion_section(part)
+    if len(part.run.control):
+        yield "Does place matter?", control_section(part)
+    yield "Losses and lambda", training_section(part)
+    yield "Slides to look at", examples_section(part)
+    if faithful := faithfulness_section(part):
+        yield "Can the maps be trusted?", faithful
+
+
+def cohort_section(part: CohortPart) -> Html:
+    slides, about = part.rows(part.run.slides), part.run.about["cohorts"][part.name]
+    rows = [
+        [name, f"{len(own):,}", f"{own['patient_id'].nunique():,}", _share(len(own), len(slides))]
+        for name in part.classes
+        for own in [slides[slides["label"] == name]]
+    ]
+    rows.append(["all", f"{len(slides):,}", f"{slides['patient_id'].nunique():,}", ""])
+    kind = {"binary": "two classes", "multiclass": "several classes", "ordinal": "ordered grades"}[part.task]
+    positive = f"; {part.classes[-1]} is the positive one" if part.task == "binary" else ""
+    patches = slides["patches"]
+    facts = [
+        f"Task: {kind}{positive}.",
+        f"Patches: {int(patches.sum()):,} in all; a slide has {int(patches.median()):,} (median), "
+        f"{int(patches.min()):,} to {int(patches.max()):,}.",
+        f"Features: {about.get('dim')} dimensions, encoder {about.get('encoder') or 'not stated by the files'}, "
+        f"from {about.get('features')}; labels from {about.get('labels')}.",
+        _sites(part, slides),
+        *(str(note) for note in about.get("notes") or ()),
+    ]
+    head = ["class", "slides", "patients", "share of slides"]
+    return join([table(head, rows), listed(facts), tag("h4", "Left out"), _left_out(part)], "\n")
+
+
+def results_section(part: CohortPart) -> Html:
+    shown = terminal_table(summary_table(part.summary, EVERYTHING), part.marks, without=CALIBRATION)
+    forest = forest_figure(part.summary, fold_areas(part.predictions, part.classes), part.styles)
+    caption = "Pooled AUC with its 95 % interval, the mean of the folds, and each test fold by itself."
+    return join([tag("div", shown, class_="wide"), picture(forest, "AUC of each method with its interval", caption)])
+
+
+def comparison_section(part: CohortPart) -> Html:
+    if part.comparisons.empty:
+        return tag("p", "One method was judged, so there is no pair to compare.")
+    words = [
+        tests_in_words(part.comparisons, part.answer.best, part.baseline),
+        "The two tests ask different questions. DeLong's takes the trained models as they are and asks whether they "
+        "would differ on new patients; the corrected t-test asks whether the methods would differ when trained anew. A "
+        "difference that both confirm is real; one that only DeLong's confirms may be the luck of a training run.",
+    ]
+    shown = terminal_table(comparison_table(part.comparisons, EVERYTHING), part.marks)
+    return join([paragraphs(filter(None, words)), tag("div", shown, class_="wide")], "\n")
+
+
+def curves_section(part: CohortPart) -> Html:
+    binary = len(part.classes) == 2
+    banded = "each method" if binary else part.answer.best
+    caption = (
+        f"Pooled out-of-fold predictions. Band: pointwise 95 % interval of {banded} over {RESAMPLES} resamples of "
+        "patients within classes. "
+    )
+    if part.summary["auc_oof"].isin([0, 1]).any():
+        caption += "Where the separation is perfect, resampling knows no doubt and there is no band: see the interval. "
+    chance = {
+        "roc": "Dashed: chance. In brackets: DeLong's interval." if binary else "Dashed: chance.",
+        "pr": "Dashed: the share of the class, which is chance. In brackets: the bootstrap's interval."
+        if binary
+        else "Dashed: the share of the class, which is chance.",
+    }
+    behind = "Grey: the other methods. " if binary and len(part.pooled) > 1 else ""
+    pictures = []
+    kinds: dict[Kind, str] = {"roc": "ROC curves", "pr": "Precision-recall curves"}
+    for kind, name in kinds.items():
+        rng = np.random.default_rng(0)
+        for some in _some(part.pooled) if binary else [part.pooled]:
+            figure = band_figure(some, part.classes, kind, part.answer.best, part.styles, rng)
+            pictures.append(picture(figure, f"{name} of {', '.join(some)}", f"{name}. {caption}{behind}{chance[kind]}"))
+    return join(pictures, "\n")
+
+
+def calibration_section(part: CohortPart) -> Html:
+    of = "the positive class" if part.task == "binary" else "the most probable class"
+    caption = (
+        f"Predicted probability of {of} against what was observed, in bins of equal numbers with Wilson's 95 % "
+        "interval; on the dashed line probabilities mean what they say. Ticks: single cases, above those where it was "
+        "so. Brier score: mean squared error of the probability, lower is better. ECE: mean distance from the dashed "
+        "line; biased upwards with few cases."
+    )
+    shown = [name for name in CALIBRATED if name in part.summary]
+    rows = [
+        [join([part.marks[row["method"]], row["method"]]), *(number(float(row[name])) for name in shown)]
+        for _, row in part.summary.iterrows()
+    ]
+    parts = [table(["method", *(FIGURES[name].replace("\n", " ") for name in shown)], rows)]
+    for some in _some(part.pooled):
+        parts.append(picture(calibration_figure(some, part.task, part.styles), "Calibration", caption))
+    return join(parts, "\n")
+
+
+def confusion_section(part: CohortPart) -> Html:
+    used = "a probability above 0.5" if len(part.classes) == 2 else "the most probable class"
+    seeds = " of the mean over seeds" if len(part.run.seeds) > 1 else ""
+    caption = f"The decision is {used}{seeds}; no threshold was chosen on data. Colour: share of the true class."
+    return join([picture(confusion_figure(s, part.classes), "Confusion", caption) for s in _some(part.pooled)], "\n")
+
+
+def control_section(part: CohortPart) -> Html:
+    moved = part.rows(part.run.control).dropna(axis="columns", how="all")
+    both = [method for method in part.summary["method"] if method in set(moved["method"])]
+    intro = "The whole study again, with the patches of each slide shuffled over its places: what is lost was place."
+    try:
+        true, shuffled = (frame[frame["method"].isin(both)] for frame in (part.predictions, moved))
+        control = shuffle_control(true, shuffled, part.classes)
+    except (StudyError, ValueError) as error:  # some of its folds are not there
+        return paragraphs([intro, f"It is not whole: {error}"])
+    first, *lines = control_lines(control)
+    parts = [tag("p", intro), tag("p", tag("b", first)), terminal_table(control_table(control, EVERYTHING), part.marks)]
+    return join([*parts, listed(lines)], "\n")
+
+
+def training_section(part: CohortPart) -> Html:
+    try:
+        traces = part.rows(read_traces(part.run.folder))
+    except StudyError as error:
+        return tag("p", f"No traces: {error}")
+    caption = "A line a job (fold and seed) over its epochs; a dot marks the epoch whose weights were kept."
+    figure = trace_figure(traces, across=2, styles=part.styles)
+    return picture(figure, "Losses, lambda and validation AUC over epochs", caption)
+
+
+def examples_section(part: CohortPart) -> Html:
+    best = part.answer.best
+    what = "patients" if (part.predictions["slide_id"] == part.predictions["patient_id"]).all() else "slides"
+    parts = [
+        tag("p", f"The {what} of which {best} was surest, {SHOWN} of each kind at most, by its out-of-fold prediction.")
+    ]
+    for title, cards in example_cards(part.run, part.name, best, part.pooled[best], part.classes):
+        parts += [tag("h4", title), cards]
+    if has_attention(part.run, part.name, best):
+        scale = tag("span", "least", tag("i"), "most", class_="note scale")
+        note = (
+            "Each map shows the patches where they lie, coloured by the percentile of their attention within the "
+            "slide. It is drawn from the run alone, without the slide's image. Attention is where the model looked, "
+            "not why."
+        )
+        parts += [scale, tag("p", note, class_="note")]
+    else:
+        parts.append(tag("p", "The run kept no attention (--attention), so there are no maps.", class_="note"))
+    return join(parts, "\n")
+
+
+def faithfulness_section(part: CohortPart) -> Html:
+    """What `faithfulness/<cohort>/<variant>.json` says; empty where it was not asked."""
+    items = []
+    for method in part.summary["method"]:
+        file = part.run.folder / "faithfulness" / part.name / f"{method}.json"
+        if file.is_file():
+            try:
+                items.append(f"{method}: {json.loads(file.read_text())['sentence']}")
+            except (OSError, ValueError, KeyError, TypeError) as error:
+                items.append(f"{method}: {file.name} cannot be read ({error!r}).")
+    return listed(items) if items else Html()
+
+
+def _sites(part: CohortPart, slides: pd.DataFrame) -> str:
+    known = slides[slides["site"] != ""]
+    if known.empty:
+        return "Sites: not known."
+    counts = known["site"].value_counts()
+    share = _share(int(counts.iloc[0]), len(slides))
+    words = f"Sites: {len(counts)}; the largest, {counts.index[0]}, gave {share} of the slides"
+    unknown = len(slides) - len(known)
+    words += f", {counted(unknown, 'slide')} without one" if unknown else ""
+    rows = part.rows(part.run.predictions).merge(known[["patient_id", "site"]].drop_duplicates(), on="patient_id")
+    folds = rows.groupby(["seed", "site"])["fold"].nunique()
+    apart = len(folds) > 0 and folds.max() == 1
+    return words + (". No site is in two folds." if apart else ". Slides of a site are in several folds.")
+
+
+def _left_out(part: CohortPart) -> Html:
+    """Names under their reason."""
+    left = part.rows(part.run.left_out)
+    if left.empty:
+        return tag("p", "Nothing: every labelled slide with features took part.")
+    reasons = left.groupby("reason", sort=False)["name"].agg(list)
+    return listed(f"{reason} ({len(names)}): {', '.join(map(str, names))}" for reason, names in reasons.items())
+
+
+def _some(pooled: dict[str, Pooled]) -> Iterator[dict[str, Pooled]]:
+    names = list(pooled)
+    for start in range(0, len(names), A_FIGURE):
+        yield {name: pooled[name] for name in names[start : start + A_FIGURE]}
+
+
+def _share(part: int, whole: int) -> str:
+    return f"{part / whole:.0%}" if whole else "-"
