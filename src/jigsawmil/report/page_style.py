@@ -6,8 +6,8 @@ CSS = """
 html { font-size: 17px; -webkit-text-size-adjust: 100%; }
 body { margin: 0 auto; padding: 3rem 1.5rem 5rem; max-width: 47rem; color: var(--ink); background: #fff;
   font-family: Charter, "Bitstream Charter", "Source Serif 4", Georgia, "Liberation Serif", serif; line-height: 1.55; }
-h1, h2, h3, h4, th, td, figcaption, .note, .eyebrow, nav, dl, pre, .card { font-family: "Helvetica Neue", Helvetica, Arial,
-  "Liberation Sans", sans-serif; }
+h1, h2, h3, h4, th, td, figcaption, .note, .eyebrow, nav, dl, pre, .card {
+  font-family: "Helvetica Neue", Helvetica, Arial, "Liberation Sans", sans-serif; }
 h1 { font-size: 1.65rem; line-height: 1.28; font-weight: 600; letter-spacing: -0.01em; margin: 0.3rem 0 1.1rem; }
 h2 { font-size: 1.22rem; margin: 3.2rem 0 0.8rem; padding-top: 0.7rem; border-top: 2px solid var(--ink); }
 h3 { font-size: 0.98rem; margin: 2.2rem 0 0.5rem; }

@@ -25,6 +25,7 @@ from .plots import (
     forest_figure,
     read_traces,
     trace_figure,
+    trust_figure,
 )
 from .pooled import Pooled, fold_areas, pool
 from .tables import FIGURES, comparison_table, counted, number, summary_table
@@ -249,16 +250,22 @@ def examples_section(part: CohortPart) -> Html:
 
 
 def faithfulness_section(part: CohortPart) -> Html:
-    """What `faithfulness/<cohort>/<variant>.json` says; empty where it was not asked."""
-    items = []
+    """What `faithfulness/<cohort>/<variant>.json` says, with the curves of the best; empty where it was not asked."""
+    items, pictures = [], []
     for method in part.summary["method"]:
         file = part.run.folder / "faithfulness" / part.name / f"{method}.json"
-        if file.is_file():
-            try:
-                items.append(f"{method}: {json.loads(file.read_text())['sentence']}")
-            except (OSError, ValueError, KeyError, TypeError) as error:
-                items.append(f"{method}: {file.name} cannot be read ({error!r}).")
-    return listed(items) if items else Html()
+        if not file.is_file():
+            continue
+        try:
+            values = json.loads(file.read_text())
+            items.append(f"{method}: {values['sentence']}")
+            if method == part.answer.best:
+                over = counted(len(values["slides"]), "slide")
+                caption = f"{method}: mean over {over}, the patches in the order of each map or at random."
+                pictures.append(picture(trust_figure(values["curves"]), "Deletion and insertion curves", caption))
+        except (OSError, ValueError, KeyError, TypeError) as error:
+            items.append(f"{method}: {file.name} cannot be read ({error!r}).")
+    return join([listed(items), *pictures], "\n") if items else Html()
 
 
 def _sites(part: CohortPart, slides: pd.DataFrame) -> str:

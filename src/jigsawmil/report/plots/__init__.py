@@ -9,6 +9,7 @@ from .forest import forest_figure, forest_plot
 from .maps import Map, attention_figure, attention_maps, percentiles, small_map
 from .style import COLOURS, Styles, image, method_styles, own_style, save
 from .training import read_traces, trace_figure, trace_plot
+from .trust import trust_figure
 
 __all__ = [
     "COLOURS",
@@ -32,4 +33,5 @@ __all__ = [
     "small_map",
     "trace_figure",
     "trace_plot",
+    "trust_figure",
 ]

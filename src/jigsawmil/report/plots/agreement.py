@@ -49,8 +49,9 @@ def calibration_figure(pooled: Mapping[str, Pooled], task: Task, styles: Styles)
 def confusion_figure(pooled: Mapping[str, Pooled], classes: Sequence[str]) -> Figure:
     """Counts of truth against decision, a panel a method; colour and percentage are shares of the true class."""
     number = len(classes)
-    figure, axes = panels(len(pooled), height=2.75 if number == 2 else 3.1)
     names = [fill(str(name), 12 if number <= ROOMY else 9) for name in classes]
+    turned = max(len(line) for name in names for line in name.split("\n")) > 26 / number  # wider than their cell
+    figure, axes = panels(len(pooled), height=3.1 if turned else 2.75)
     for i, (ax, (method, one)) in enumerate(zip(axes, pooled.items(), strict=True)):
         counts = confusion(one, number)
         share = counts / np.maximum(counts.sum(1, keepdims=True), 1)
@@ -60,7 +61,7 @@ def confusion_figure(pooled: Mapping[str, Pooled], classes: Sequence[str]) -> Fi
             colour = "white" if share[row, column] > 0.65 else "0.1"
             ax.text(column, row, f"{counts[row, column]}{percent}", ha="center", va="center", color=colour, fontsize=8)
         ax.set_xticks(range(number), names, fontsize=8)
-        if number > 2:
+        if turned:
             for label in ax.get_xticklabels():
                 label.set(rotation=40, ha="right", rotation_mode="anchor")
         ax.set_yticks(range(number), names if at_left(i) else [""] * number, fontsize=8)
