@@ -1,0 +1,133 @@
+"""Where there is tissue: a mask on a thumbnail of about 8 microns a pixel, from the picture alone.
+
+Tissue takes stain, so it has colour, and it has structure; glass has neither, ink the wrong colour.
+The limits are for H&E; a mask drawn by hand (`read_mask`) serves where they do not hold.
+"""
+
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+from scipy import ndimage
+
+from .slide import Picture, Slide
+
+Mask = NDArray[np.bool_]  # (height, width)
+Field = NDArray[np.floating]  # (height, width)
+
+MPP = 8.0  # microns a pixel of the thumbnail
+SATURATED = 0.05  # (max - min) / max of R, G, B above that of glass: pale eosin has 0.08, glass up to 0.03
+INKY = 0.25  # saturation of a pen; the pale blue of a counterstain stays below
+COLD = 0.04  # how far green exceeds red in ink, blue or green, by brightness; stained tissue is the other way round
+BLUE = 0.4  # red / blue of blue ink over tissue is below; the darkest nuclei have 0.5
+BLACK, DARK, GREY = (
+    0.2,
+    0.33,
+    0.25,
+)  # black ink and frames: brightness below BLACK, or below DARK and saturation below GREY
+ROUGH = 0.012  # standard deviation of brightness in a window, over a piece of tissue; tinted glass stays below
+
+
+@dataclass(frozen=True)
+class TissueSettings:
+    """Lengths in microns, diameters of discs where they stand for areas."""
+
+    smooth: float = 6.0  # standard deviation of the blur before colours are judged
+    window: float = 64.0  # edge of the window of texture
+    hole: float = 200.0  # smaller holes are closed
+    speck: float = 160.0  # smaller pieces are left out
+    ink: float = 48.0  # ink and frames are wider than this; they are left out with a rim of half of it
+
+
+DEFAULT = TissueSettings()
+
+
+@dataclass(frozen=True)
+class Tissue:
+    """A mask with its place: pixel (i, j) is level-0 [i, i + 1) * scale, [j, j + 1) * scale."""
+
+    mask: Mask
+    scale: float  # level-0 pixels a mask pixel
+
+    def area(self, mpp: float) -> float:
+        """Square millimetres of tissue on a slide with `mpp` microns per level-0 pixel."""
+        return float(self.mask.sum()) * (self.scale * mpp / 1000) ** 2
+
+
+def find_tissue(slide: Slide, settings: TissueSettings = DEFAULT) -> Tissue:
+    """The tissue of a slide, on its thumbnail."""
+    image, scale = slide.thumbnail_at(MPP)
+    return Tissue(tissue_mask(image, scale * slide.needed_mpp, settings), scale)
+
+
+def tissue_mask(image: Picture, mpp: float, settings: TissueSettings = DEFAULT) -> Mask:
+    """(height, width): tissue in an RGB picture of `mpp` microns a pixel."""
+    red, green, blue = (_blur(image[..., channel], settings.smooth / mpp) for channel in range(3))
+    bright = np.maximum(np.maximum(red, green), blue)
+    saturation = 1 - np.minimum(np.minimum(red, green), blue) / np.maximum(bright, np.float32(1e-3))
+
+    cold = (green - red > COLD * bright) | (red < BLUE * blue)
+    black = (bright < BLACK) | ((bright < DARK) & (saturation < GREY))
+    foreign = _foreign(cold, black, saturation, settings.ink / mpp)
+    stained = (saturation > SATURATED + _glass(bright, saturation)) & ~foreign
+    mask = _close_holes(stained, _disc_area(settings.hole / mpp)) & ~foreign
+    return _textured_pieces(mask, bright, settings.window / mpp, _disc_area(settings.speck / mpp))
+
+
+def _glass(bright: Field, saturation: Field) -> float:
+    """Saturation of bare glass: the median of what is bright and nearly colourless, 0 without any."""
+    glass = saturation[(bright > 0.8) & (saturation < 0.04)]
+    return float(np.median(glass)) if glass.size > 0.01 * saturation.size else 0.0
+
+
+def _foreign(cold: Mask, black: Mask, saturation: Field, width: float) -> Mask:
+    """Pen strokes and black frames, with a rim. Coloured ink is followed from its core into its pale edges."""
+    core = _open(cold & (saturation > INKY), width)
+    ink = ndimage.binary_propagation(core, mask=cold & (saturation > SATURATED)) if core.any() else core
+    found = ink | _open(black, width)
+    return ndimage.distance_transform_edt(~found) <= width / 2 if found.any() else found
+
+
+def _open(mask: Mask, width: float) -> Mask:
+    """What is at least `width` pixels wide; beyond the edge of the picture everything goes on."""
+    if not mask.any():
+        return mask
+    padded = np.pad(mask, 1, mode="edge")
+    core = ndimage.distance_transform_edt(padded) > width / 2
+    if not core.any():
+        return core[1:-1, 1:-1]
+    return (ndimage.distance_transform_edt(~core) <= width / 2)[1:-1, 1:-1]
+
+
+def _close_holes(mask: Mask, area: float) -> Mask:
+    label, count = ndimage.label(~mask)
+    sizes = np.bincount(label.ravel(), minlength=count + 1)
+    small = sizes < area
+    small[0] = False
+    for edge in (label[0], label[-1], label[:, 0], label[:, -1]):
+        small[edge] = False  # not a hole: open to the outside
+    return mask | small[label]
+
+
+def _textured_pieces(mask: Mask, bright: Field, window: float, area: float) -> Mask:
+    """Pieces that are large enough and not as smooth as tinted glass."""
+    label, count = ndimage.label(mask)
+    if not count:
+        return mask
+    size = max(3, round(window))
+    mean = ndimage.uniform_filter(bright, size)
+    rough = np.sqrt(np.maximum(ndimage.uniform_filter(bright * bright, size) - mean * mean, 0))
+    inside = label.ravel()
+    sizes = np.bincount(inside, minlength=count + 1)
+    texture = np.bincount(inside, rough.ravel(), minlength=count + 1) / np.maximum(sizes, 1)
+    keep = (sizes >= area) & (texture > ROUGH)
+    keep[0] = False
+    return keep[label]
+
+
+def _blur(channel: NDArray[np.uint8], sigma: float) -> Field:
+    return ndimage.gaussian_filter(channel.astype(np.float32) / np.float32(255), sigma, truncate=3)
+
+
+def _disc_area(diameter: float) -> float:
+    return float(np.pi / 4 * diameter**2)
