@@ -23,9 +23,9 @@ class Group(NamedTuple):
 
 def write_contact_sheet(
     maps: PatchMaps,
-    slide: Slide,
     path: str | Path,
     *,
+    slide: Slide,
     k: int = 12,
     features: Path | None = None,
     evidence: bool = False,
