@@ -11,14 +11,18 @@ import typer
 from rich.console import Console
 from rich.markup import escape
 from rich.progress import track
+from rich.text import Text
 
 from ..cohort.cohort import Cohort
 from ..errors import StudyError
+from ..files import replacing
 from ..report.control import control_lines, control_table, shuffle_control
 from ..report.live import StudyProgress
+from ..report.paper_tables import PHANTOM, PaperForm, paper_markdown, paper_tables
 from ..report.pictures import write_pictures
 from ..report.tables import comparison_table, summary_table
 from ..study.gather import Result, write_csv
+from ..study.published import Published
 from ..study.study import Study, run_study
 from ..train.fit import pick_device
 
@@ -31,9 +35,11 @@ def console() -> Console:
     return out if out.is_terminal or "COLUMNS" in os.environ else Console(width=100)
 
 
-def show_study(study: Study, out: Path, jobs: int, quiet: bool) -> None:
-    """Run a study, print its tables, draw its pictures; exit 1 where a job failed."""
+def show_study(study: Study, out: Path, jobs: int, quiet: bool, file: Path | None = None) -> None:
+    """Run a study, print its tables, draw its pictures; exit 1 where a job failed. file: the study's own."""
     screen = console()
+    if study.phantom:
+        screen.print(Text(PHANTOM, "bold red"), "")
     for settings in study.variants.values():
         pick_device(settings.device)  # once and now, not in every job
     with StudyProgress(screen, quiet) as progress:
@@ -42,6 +48,8 @@ def show_study(study: Study, out: Path, jobs: int, quiet: bool) -> None:
         screen.print(table, "")
     if study.shuffle_control:
         show_control(result, out, screen)
+    if study.published is not None:
+        show_paper(study, study.published, result, out, file, screen)
     for cohort, notes in result.notes.items():
         for note in () if quiet else notes:
             screen.print(f"Note on {escape(cohort)}: {escape(note)}", highlight=False, soft_wrap=True)
@@ -76,6 +84,18 @@ def show_control(result: Result, out: Path, screen: Console) -> None:
         for line in control_lines(control):
             screen.print(line, highlight=False)
         screen.print()
+
+
+def show_paper(
+    study: Study, published: Published, result: Result, out: Path, file: Path | None, screen: Console
+) -> None:
+    """The table in the paper's form, also as table.md in the run folder."""
+    where = str(file) if file else "the study file"
+    form = PaperForm(list(study.variants), list(study.cohorts), published, study.phantom, where)
+    for table in paper_tables(result.summary, form, screen.width):
+        screen.print(table, "")
+    with writing_to(out), replacing(out / "table.md") as temporary:
+        temporary.write_text(paper_markdown(result.summary, form), encoding="utf-8")
 
 
 def show_cohort(cohort: Cohort, screen: Console) -> None:

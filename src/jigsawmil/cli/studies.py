@@ -1,5 +1,6 @@
 """Verbs that cross-validate: the demo, a comparison, a study file."""
 
+from functools import partial
 from pathlib import Path
 from typing import Annotated
 
@@ -7,9 +8,11 @@ import typer
 
 from ..cohort.phantom import phantom_slides, write_phantom
 from ..cohort.phantom_spec import phantom_spec
+from ..cohort.standins import write_standin
 from ..config import choose
+from ..errors import ConfigError
 from ..nn.model import METHODS
-from ..study.study import Study, cohort_spec, make_settings, read_study
+from ..study.study import Study, cohort_spec, make_settings, on_standins, read_study
 from .app import app
 from .options import Jobs, Memory, MethodOptions, Out, Quiet, Seed, TableOptions, TargetOptions, grouped
 from .show import console, show_study, tracked, writing_to
@@ -86,12 +89,46 @@ def compare(
 @app.command(name="study")
 def study_file(
     file: Annotated[Path, typer.Argument(help="A study in TOML.")],
-    out: Annotated[Path | None, typer.Option(help="Folder to write to; runs/NAME by default.")] = None,
+    out: Annotated[
+        Path | None, typer.Option(help="Folder to write to; runs/NAME by default, runs/NAME-phantom with --phantom.")
+    ] = None,
     jobs: Jobs = 1,
+    phantom: Annotated[
+        bool, typer.Option("--phantom", help="On artificial stand-ins for the cohorts, where the file describes them.")
+    ] = False,
     quiet: Quiet = False,
 ) -> None:
     """Run a study file: cohorts x variants x folds x seeds. Running again does what is missing.
 
-    Example: `jigsawmil study study.toml --jobs 2`
+    Example: `jigsawmil study studies/table1-cancers.toml --phantom --jobs 2`
     """
-    show_study(read_study(file), out or Path("runs") / file.stem, jobs, quiet)
+    study = read_study(file)
+    out = out or Path("runs") / (file.stem + "-phantom" * phantom)
+    if phantom:
+        study = draw_standins(study, out / "standins", quiet)
+    else:
+        check_data(study, file)
+    show_study(study, out, jobs, quiet, file)
+
+
+def draw_standins(study: Study, folder: Path, quiet: bool) -> Study:
+    """The study on phantoms in `folder`; those that are there already are used again."""
+    moved, screen = on_standins(study, folder), console()
+    for name in study.cohorts:
+        standin = study.standins[name]
+        words = f"Drawing {standin.n} phantom slides in place of {name}"
+        follow = partial(tracked, total=standin.n, words=words, screen=screen, quiet=quiet)
+        write_standin(standin, folder / name, follow)
+    return moved
+
+
+def check_data(study: Study, file: Path) -> None:
+    """Features or labels that are not where the file says, told before anything is read."""
+    for name, source in study.cohorts.items():
+        missing = [path for path in (source.labels, source.features) if not Path(path).exists()]
+        if missing and study.standins:
+            raise ConfigError(
+                f"{name}: no {' and no '.join(missing)}; expected the label table and the folder of features there, as "
+                f"{file} says. Put them there, or watch this study on artificial slides: "
+                f"jigsawmil study {file} --phantom"
+            )

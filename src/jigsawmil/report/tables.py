@@ -84,7 +84,7 @@ def _summary_columns(summary: pd.DataFrame) -> list[Column]:
     columns = [
         *_cohort_column(summary),
         Column("method", [str(m) for m in summary["method"]], name=True),
-        Column("AUC,\nmean of folds", [_plus_minus(row["auc_mean"], row["auc_std"]) for row in rows_of(summary)]),
+        Column("AUC,\nmean of folds", [plus_minus(row["auc_mean"], row["auc_std"]) for row in rows_of(summary)]),
         Column("AUC, pooled\n[95 % interval]", [_bounded(row["auc_oof"], *interval(row)) for row in rows_of(summary)]),
     ]
     shown = [name for name in FIGURES if name in summary and summary[name].notna().any()]
@@ -178,7 +178,7 @@ def _higher_first(comparisons: pd.DataFrame) -> pd.DataFrame:
 
 def table_of(columns: list[Column], width: int, ends: list[int]) -> Table:
     """A table of at most `width`: optional columns while they fit, then names broken over lines."""
-    room = width - sum(_width(c) + GAP for c in columns if not c.optional) + GAP
+    room = width - sum(column_width(c) + GAP for c in columns if not c.optional) + GAP
     table = Table(box=box.SIMPLE_HEAD, show_edge=False, pad_edge=False, padding=(0, 0, 0, 1))
     table.title_justify = table.caption_justify = "left"
     table.title_style = table.caption_style = ""
@@ -186,7 +186,7 @@ def table_of(columns: list[Column], width: int, ends: list[int]) -> Table:
     kept = []
     for column in columns:
         if column.optional:
-            room -= _width(column) + GAP
+            room -= column_width(column) + GAP
             if room < 0:
                 break
         kept.append(column)
@@ -210,7 +210,7 @@ def p_column(header: str, values: pd.Series) -> Column:
     return Column(header, [p_text(p) for p in values], bold=tuple(p < ALPHA for p in values))
 
 
-def _width(column: Column) -> int:
+def column_width(column: Column) -> int:
     return max(cell_len(line) for line in [*column.header.split("\n"), *column.cells])
 
 
@@ -270,7 +270,7 @@ def signed(value: float) -> str:
     return "-" if np.isnan(value) else f"{value:+.3f}"
 
 
-def _plus_minus(mean: float, std: float) -> str:
+def plus_minus(mean: float, std: float) -> str:
     return number(mean) if np.isnan(std) else f"{mean:.3f} ± {std:.3f}"
 
 

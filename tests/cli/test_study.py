@@ -1,0 +1,108 @@
+"""`study`: on data, on stand-ins, and where neither is there. Published figures here are made up."""
+
+from pathlib import Path
+
+import pytest
+
+TINY = """
+folds = 2
+[cohorts.BRCA]
+labels = "data/brca/labels.csv"
+features = "data/brca/features_uni"
+positive = "ILC"
+label_column = "subtype"
+
+[cohorts.BRCA.standin]
+n = 12
+patches = { fewest = 12, mean = 20, most = 40 }
+dim = 16
+classes = ["IDC", "ILC"]
+balance = 0.5
+
+[defaults]
+epochs = 1
+patience = 0
+hidden = 16
+attention_dim = 8
+grid = 3
+k = 4
+
+[variants.abmil]
+[variants."k 4"]
+method = "graph-abmil+jigsaw"
+
+[published]
+source = "A paper, Table 9"
+[published.BRCA]
+abmil = "0.12 ± 0.34"
+"""
+
+
+@pytest.fixture
+def file(tmp_path: Path) -> Path:
+    (tmp_path / "tiny.toml").write_text(TINY)
+    return tmp_path / "tiny.toml"
+
+
+def said(ran) -> str:
+    return " ".join((ran.out + ran.err).split())
+
+
+def test_data_that_are_not_there_are_named_and_so_is_the_way_without_them(jigsawmil, file: Path) -> None:
+    ran = jigsawmil("study", file, "--out", file.parent / "run")
+    assert ran.code == 1
+    assert f"BRCA: no {file.parent / 'data/brca/labels.csv'} and no {file.parent / 'data/brca/features_uni'}" in said(
+        ran
+    )
+    assert f"jigsawmil study {file} --phantom" in said(ran)
+    assert not (file.parent / "run").exists()
+
+
+def test_a_study_runs_on_standins_and_goes_on_with_them(jigsawmil, file: Path, table, monkeypatch) -> None:
+    monkeypatch.chdir(file.parent)
+    ran = jigsawmil("study", file.name, "--phantom")
+    assert ran.code == 0, ran.err
+    out = file.parent / "runs" / "tiny-phantom"
+    assert "PHANTOM STAND-INS" in ran.out.splitlines()[1]  # before anything runs, after the slides are drawn
+    assert ran.out.count("NO EVIDENCE") == 2  # and under the table
+    assert "Drawing 12 phantom slides in place of BRCA" in ran.out
+    assert "0.12" not in said(ran).split("variant")[-1]  # no published figure beside phantoms
+    assert set(table(out / "summary.csv")["cohort"]) == {"phantom BRCA"}
+    assert len(table(out / "standins" / "BRCA" / "labels.csv")) == 12
+    assert "NO EVIDENCE" in (out / "table.md").read_text()
+    before = {p: p.stat().st_mtime_ns for p in (out / "standins").rglob("*")}
+    again = jigsawmil("study", file.name, "--phantom")
+    assert "4 of 4 jobs are done already" in again.out
+    assert "Drawing" not in again.out
+    assert {p: p.stat().st_mtime_ns for p in (out / "standins").rglob("*")} == before
+    file.write_text(TINY.replace("n = 12", "n = 14"))
+    other = jigsawmil("study", file.name, "--phantom")
+    assert other.code == 1
+    assert "holds another stand-in than the study asks for" in said(other)
+
+
+def test_on_data_the_published_figures_stand_beside_ours(jigsawmil, file: Path, cohort: Path) -> None:
+    text = TINY.replace("data/brca/labels.csv", str(cohort / "labels.csv")).replace('label_column = "subtype"\n', "")
+    text = text.replace("data/brca/features_uni", str(cohort / "features")).replace("ILC", "tumour")
+    file.write_text(text)
+    ran = jigsawmil("study", file, "--out", file.parent / "run")
+    assert ran.code == 0, ran.err
+    assert "PHANTOM" not in said(ran)
+    assert "A paper, Table 9" in ran.out
+    (line,) = [line for line in ran.out.splitlines() if line.startswith("abmil") and "0.12 ± 0.34" in line]
+    assert line.split()[-3:] == ["0.12", "±", "0.34"]
+    file.write_text(text.split("[published.BRCA]")[0])
+    bare = jigsawmil("study", file, "--out", file.parent / "run")
+    assert "The paper's figures are not at hand; put them under [published] in" in said(bare)
+
+
+def test_a_study_without_standins_is_told_what_to_write(jigsawmil, file: Path) -> None:
+    head, tail = TINY.split("[cohorts.BRCA.standin]")
+    file.write_text(head + "[defaults]" + tail.split("[defaults]")[1])
+    ran = jigsawmil("study", file, "--phantom", "--out", file.parent / "run")
+    assert ran.code == 1
+    assert "No stand-in for BRCA; expected [cohorts.BRCA.standin] with n, patches" in said(ran)
+    assert not (file.parent / "run").exists()
+    plain = jigsawmil("study", file, "--out", file.parent / "run")
+    assert plain.code == 1
+    assert "--phantom" not in said(plain)  # there is no such way

@@ -1,0 +1,128 @@
+"""The paper's form: our figures and the published ones each in their place, and phantoms never taken for evidence.
+
+All published figures here are made up.
+"""
+
+import re
+from collections.abc import Callable, Sequence
+from io import StringIO
+
+import pandas as pd
+import pytest
+from rich.console import Console
+from rich.table import Table
+
+from jigsawmil.report.paper_tables import PHANTOM, PaperForm, paper_markdown, paper_tables
+from jigsawmil.study.compare import summarise
+from jigsawmil.study.published import Published
+
+METHODS = ["graph-abmil+jigsaw", "abmil", "graph-mil"]
+SOURCE = "A paper, Table 9"
+FIGURES = {"colon": {"abmil": "0.50 ± 0.10", "graph-mil": "0.6"}, "breast": {"abmil": "0.4321"}}
+
+
+@pytest.fixture(scope="module")
+def summary(predictions: Callable[..., pd.DataFrame]) -> pd.DataFrame:
+    parts = []
+    for number, cohort in enumerate(("colon", "breast")):
+        table = predictions(noise=number)
+        parts.append(summarise(table[table["method"].isin(METHODS)], resamples=2).assign(cohort=cohort))
+    return pd.concat(parts, ignore_index=True)
+
+
+def form(
+    figures: dict[str, dict[str, str]] = FIGURES, cohorts: Sequence[str] = ("colon", "breast"), **more
+) -> PaperForm:
+    return PaperForm(METHODS, cohorts, Published(SOURCE, figures), file="studies/x.toml", **more)
+
+
+def text(tables: list[Table], width: int) -> str:
+    console = Console(width=width, file=StringIO())
+    console.print(*tables)
+    return console.file.getvalue()
+
+
+def ours(summary: pd.DataFrame, cohort: str, method: str) -> str:
+    row = summary[(summary["cohort"] == cohort) & (summary["method"] == method)].iloc[0]
+    return f"{row['auc_mean']:.3f} ± {row['auc_std']:.3f}"
+
+
+def rows_of(said: str) -> dict[str, list[str]]:
+    """Variant -> its cells."""
+    lines = [re.split(r"  +", line.strip()) for line in said.splitlines()]
+    return {line[0]: line[1:] for line in lines if line[0] in METHODS and len(line) > 1}
+
+
+def test_every_figure_stands_beside_the_published_one(summary: pd.DataFrame) -> None:
+    (table,) = paper_tables(summary, form(), 100)
+    said = text([table], 100)
+    found = rows_of(said)
+    assert list(found) == METHODS  # in the order of the study
+    for method, cells in found.items():
+        expected = []
+        for cohort in ("colon", "breast"):
+            expected += [ours(summary, cohort, method), FIGURES[cohort].get(method, "-")]
+        assert cells == expected
+    assert re.search(r"variant +colon +paper +breast +paper", said)
+    assert SOURCE in said
+    assert "not at hand" not in said
+
+
+def test_cohorts_keep_the_order_of_the_study(summary: pd.DataFrame) -> None:
+    (table,) = paper_tables(summary, form(cohorts=("breast", "colon")), 100)
+    assert rows_of(text([table], 100))["abmil"][:2] == [ours(summary, "breast", "abmil"), "0.4321"]
+
+
+@pytest.mark.parametrize(("width", "blocks"), [(60, 2), (80, 1), (120, 1)])
+def test_what_does_not_fit_beside_each_other_stands_below(summary: pd.DataFrame, width: int, blocks: int) -> None:
+    tables = paper_tables(summary, form(), width)
+    said = text(tables, width)
+    assert len(tables) == blocks
+    assert max(map(len, said.splitlines())) <= width
+    assert "…" not in said
+    for cohort in ("colon", "breast"):
+        for method in METHODS:
+            assert ours(summary, cohort, method) in said
+    assert " ".join(said.split()).count("standard deviation over 3 test folds") == 1
+
+
+def test_without_figures_it_says_where_they_go(summary: pd.DataFrame) -> None:
+    tables = paper_tables(summary, form({}), 100)
+    said = " ".join(text(tables, 100).split())
+    assert "The paper's figures are not at hand; put them under [published] in studies/x.toml." in said
+    assert rows_of(text(tables, 100))["abmil"][1::2] == ["-", "-"]
+    assert "not at hand; put them under [published] in studies/x.toml" in paper_markdown(summary, form({}))
+
+
+def test_phantoms_are_called_so_loudly_and_have_no_published_figures_beside_them(summary: pd.DataFrame) -> None:
+    phantom = summary.assign(cohort="phantom " + summary["cohort"])
+    wanted = form(cohorts=("phantom colon", "phantom breast"), phantom=True)
+    tables = paper_tables(phantom, wanted, 100)
+    for said in (text(tables, 100), paper_markdown(phantom, wanted)):
+        joined = " ".join(said.split())
+        assert PHANTOM in joined
+        assert "NO EVIDENCE" in joined
+        assert f"{SOURCE}, run on PHANTOM STAND-INS" in joined
+        assert not any(figure in said for own in FIGURES.values() for figure in own.values())
+        assert ours(summary, "colon", "abmil") in said
+    styles = " ".join(str(span.style) for span in tables[-1].caption.spans)
+    assert "bold red" in styles
+
+
+def test_a_variant_that_failed_is_a_dash(summary: pd.DataFrame) -> None:
+    lacking = summary[(summary["cohort"] != "colon") | (summary["method"] != "graph-mil")]
+    (table,) = paper_tables(lacking, form(), 100)
+    assert rows_of(text([table], 100))["graph-mil"][:2] == ["-", "0.6"]
+
+
+def test_markdown_holds_the_same_table(summary: pd.DataFrame) -> None:
+    page = paper_markdown(summary, form())
+    lines = [line for line in page.splitlines() if line.startswith("|")]
+    assert lines[0] == "| variant | colon | paper | breast | paper |"
+    assert len(lines) == 2 + len(METHODS)
+    row = next(line for line in lines if line.startswith("| abmil |"))
+    assert (
+        row
+        == f"| abmil | {ours(summary, 'colon', 'abmil')} | 0.50 ± 0.10 | {ours(summary, 'breast', 'abmil')} | 0.4321 |"
+    )
+    assert "80 patients" in page
