@@ -286,7 +286,7 @@ def test_a_mixed_folder_gives_the_diagnostic_slides_of_primary_tumours(tmp_path:
         "cancer type COAD": {"BRCA": (0, 1), "READ": (0, 1)},
         "MSIsensor score given": {"score missing": (0, 1)},
         "has a slide in features/": {"no slide": (0, 1)},
-        "labelled by clinical.tsv": {
+        "has a label": {
             "READ": (1, 1),
             "not in clinical.tsv": (1, 1),
             "score missing": (1, 1),
@@ -333,7 +333,7 @@ def test_slides_come_from_a_table_as_well(tmp_path: Path) -> None:
     check_account(made)
     assert labels(made) == {NAMES[0]: "MSI", NAMES[4]: "MSS"}
     assert told(made)["has a slide in features/"] == {"no slide": (1, 0)}
-    assert told(made)["labelled by clinical.tsv"] == {"not in clinical.tsv": (1, 1)}
+    assert told(made)["has a label"] == {"not in sheet.tsv": (1, 1)}
 
 
 def test_a_list_of_slides_counts_several_before_the_folder(tmp_path: Path) -> None:
@@ -343,7 +343,7 @@ def test_a_list_of_slides_counts_several_before_the_folder(tmp_path: Path) -> No
     made = make_labels("tcga-brca", slide_list(tmp_path, *rows), features=folder)
     check_account(made)
     assert labels(made) == {"TCGA-A2-0002-01Z-00-DX1": "ILC"}
-    assert told(made)["labelled by slides.csv"] == {"2 slides": (1, 1)}
+    assert told(made)["has a label"] == {"2 slides": (1, 1)}
 
 
 def test_names_that_do_not_tell_the_kind_of_slide_stay_and_are_told(tmp_path: Path) -> None:

@@ -110,7 +110,7 @@ def label_table(
     for name, listing in lists:
         account = _join(account, listing, key, source, name)
         if key == "patient_id":
-            account, key = account.apply(*of_slides), "slide_id"
+            account, key, source = account.apply(*of_slides), "slide_id", name
 
     rows = _with_sites(account.rows, institutions or {})
     if key == "slide_id":
@@ -149,7 +149,7 @@ def _join(account: Account, listing: pd.DataFrame, key: str, source: str, name: 
             for label, value in zip(rows["label"], rows[key], strict=True)
         ]
 
-    checks = named("slide_id"), once("slide_id", "patient_id"), Rule(f"labelled by {source}", unlabelled)
+    checks = named("slide_id"), once("slide_id", "patient_id"), Rule("has a label", unlabelled)
     return account.go_on_with(rows, f"slides in {name}").apply(*checks)
 
 

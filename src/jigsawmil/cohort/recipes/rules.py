@@ -99,9 +99,8 @@ class Account:
         return Account(rows, dropped, (*self.steps, step))
 
     def lost(self, key: str) -> dict[str, str]:
-        """Slide or patient -> why it was dropped; those of whom another row stays are not lost."""
-        gone = self.dropped[~self.dropped[key].isin(set(self.rows[key]))].drop_duplicates(key)
-        return dict(zip(gone[key], gone["reason"], strict=True))
+        """Slide or patient -> why it, or one of its rows, was dropped."""
+        return dict(zip(self.dropped[key], self.dropped["reason"], strict=True))
 
 
 def count(rows: pd.DataFrame) -> Count:
