@@ -104,7 +104,7 @@ def _pair(row: pd.Series) -> frozenset[str]:
     return frozenset((str(row["method_a"]), str(row["method_b"])))
 
 
-def tests_in_words(comparisons: pd.DataFrame, best: str, baseline: str) -> str:
+def behind(comparisons: pd.DataFrame, best: str, baseline: str) -> str:
     """The p-values behind the headline; empty where there is no such pair."""
     for _, row in comparisons.iterrows():
         if _pair(row) == {best, baseline} and best != baseline:

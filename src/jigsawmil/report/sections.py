@@ -12,7 +12,7 @@ import pandas as pd
 from ..errors import StudyError
 from ..study.metrics import Task
 from ..study.runs import Run
-from .answer import Answer, answer, tests_in_words
+from .answer import Answer, answer, behind
 from .bands import RESAMPLES, Kind
 from .control import control_lines, control_table, shuffle_control
 from .examples import SHOWN, example_cards, has_attention
@@ -33,6 +33,7 @@ from .tables import FIGURES, comparison_table, counted, number, summary_table
 EVERYTHING = 1000  # columns of a terminal that has room for every figure
 CALIBRATED = ("brier", "ece", "calibration_slope", "calibration_intercept")
 CALIBRATION = tuple(FIGURES[name].replace("\n", " ") for name in CALIBRATED)  # a table of their own
+COUNTS = ("folds", "seeds", "slides", "patients", "undefined_folds")
 A_FIGURE = 9  # panels, so that a figure fits a page
 Section = tuple[str, Html]  # title, content
 
@@ -55,7 +56,8 @@ class CohortPart:
 
     @cached_property
     def summary(self) -> pd.DataFrame:
-        return self.rows(self.run.summary)
+        found = self.rows(self.run.summary)
+        return found.astype({name: int for name in COUNTS if name in found})
 
     @cached_property
     def comparisons(self) -> pd.DataFrame:
@@ -143,7 +145,7 @@ def comparison_section(part: CohortPart) -> Html:
     if part.comparisons.empty:
         return tag("p", "One method was judged, so there is no pair to compare.")
     words = [
-        tests_in_words(part.comparisons, part.answer.best, part.baseline),
+        behind(part.comparisons, part.answer.best, part.baseline),
         "The two tests ask different questions. DeLong's takes the trained models as they are and asks whether they "
         "would differ on new patients; the corrected t-test asks whether the methods would differ when trained anew. A "
         "difference that both confirm is real; one that only DeLong's confirms may be the luck of a training run.",
