@@ -39,13 +39,16 @@ TRACED = ("mil", "jigsaw", "lambda_")
 
 @dataclass(frozen=True, kw_only=True)
 class Cell:
-    """A phantom cohort of one-slide patients: the first `train` slides fit, the last `test` are predicted once."""
+    """A phantom cohort of one-slide patients: the first `train` slides fit, the last `test` are predicted once.
+
+    variants: name -> settings, as a study file has them; with `train` among them, a variant fits on fewer slides.
+    """
 
     name: str
     spec: PhantomSpec
     train: int
     test: int
-    variants: Mapping[str, Mapping[str, Any]]  # name -> settings, as a study file has them
+    variants: Mapping[str, Mapping[str, Any]]
 
     @property
     def asked(self) -> dict[str, Any]:
@@ -130,7 +133,8 @@ def holdout_jobs(cell: Cell, work: Path) -> list[Job]:
     ids = tuple(map(str, cohort.slide_ids))
     if cell.train + cell.test > len(ids):
         raise StudyError(f"{cell.name}: {len(ids)} slides; expected at least {cell.train} + {cell.test}. Raise slides.")
-    settings = {name: make_settings(values, name) for name, values in cell.variants.items()}
+    plain = {name: {k: v for k, v in values.items() if k != "train"} for name, values in cell.variants.items()}
+    settings = {name: make_settings(values, name) for name, values in plain.items()}
     graphs = [chosen.graph_config() for chosen in settings.values() if chosen.needs_graph]
     return [
         Job(
@@ -141,7 +145,7 @@ def holdout_jobs(cell: Cell, work: Path) -> list[Job]:
             settings=chosen,
             graph=chosen.graph_config() if chosen.needs_graph else (graphs or [None])[0],  # slides are prepared once
             fold=0,
-            split=Fold(train=ids[: cell.train], val=(), test=ids[-cell.test :]),
+            split=Fold(train=ids[: cell.variants[name].get("train", cell.train)], val=(), test=ids[-cell.test :]),
             seed=cell.spec.seed,
             shuffled=False,
             attention=False,
