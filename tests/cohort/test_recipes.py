@@ -477,16 +477,16 @@ def test_a_folder_of_another_cohort_is_told(tmp_path: Path) -> None:
 def test_a_rule_that_leaves_nothing_says_so(tmp_path: Path) -> None:
     table = pan_cancer(tmp_path, *ROWS)
     with pytest.raises(
-        LabelError, match=r"Nothing is left after the rule 'cancer type HNSC': it dropped COAD 5, BRCA 1"
+        LabelError, match=r"Nothing is left after the rule 'cancer type HNSC': it dropped COAD: 5, BRCA: 1"
     ):
         make_labels("tcga-hnsc", table)
-    with pytest.raises(LabelError, match=r"'diagnostic slide \(DX\)': it dropped frozen \(BS\) 1. Take .* --kind"):
+    with pytest.raises(LabelError, match=r"'diagnostic slide \(DX\)': it dropped frozen \(BS\): 1. Take .* --kind"):
         make_labels("tcga-coad", table, features=features(tmp_path, NAMES[6]))
-    with pytest.raises(LabelError, match=r"'one slide a patient': it dropped 2 slides 2. .* --several keep"):
+    with pytest.raises(LabelError, match=r"'one slide a patient': it dropped 2 slides: 2. .* --several keep"):
         make_labels("tcga-brca", slide_list(tmp_path, "A1-0001 01Z-00-DX1 IDC", "A1-0001 01Z-00-DX2 IDC"))
     other = tmp_path / "other"
     other.mkdir()
-    with pytest.raises(LabelError, match=r"'normal or tumor': it dropped test slide.* 1. .*reference.csv"):
+    with pytest.raises(LabelError, match=r"'normal or tumor': it dropped test slide.*: 1. .*reference.csv"):
         make_labels("camelyon16", features=features(other, "test_001"))
 
 

@@ -116,9 +116,9 @@ def _by_reason(gone: pd.DataFrame, still_there: set[str]) -> dict[str, Count]:
 
 
 def reasons_text(step: Step, limit: int = 12) -> str:
-    """`READ 155, not in the table 3`: slides where there are slides, else patients."""
+    """`READ: 155, BRCA: 3`: slides where there are slides, else patients."""
     slides = step.lost.slides > 0
-    return listed([f"{reason} {n.slides if slides else n.patients:,}" for reason, n in step.dropped.items()], limit)
+    return listed([f"{reason}: {n.slides if slides else n.patients:,}" for reason, n in step.dropped.items()], limit)
 
 
 def named(key: str) -> Rule:
