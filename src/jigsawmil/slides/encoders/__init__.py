@@ -1,0 +1,44 @@
+"""Encoders: tiles in, features out. One small interface over packages, hubs and files."""
+
+from collections.abc import Callable
+from pathlib import Path
+
+import torch
+from torch import Tensor
+
+from ...config import choose
+from . import files, hub, package
+from .preprocess import preprocess
+from .spec import ENCODERS, Encoder, EncoderSpec
+
+__all__ = ["ENCODERS", "Encoder", "EncoderSpec", "encode", "load_encoder"]
+
+
+def load_encoder(
+    name: str, *, weights: Path | None = None, trust_code: bool = False, device: torch.device | str = "cpu"
+) -> Encoder:
+    """An encoder by name, or by the path of a TorchScript or ONNX file. weights: a local file or folder in place of the
+    hub. trust_code: allow models whose loading runs code of their repository."""
+    spec, model = _load(name, weights, trust_code)
+    if isinstance(model, torch.nn.Module):
+        model = model.to(device).eval()
+    return Encoder(spec, model)
+
+
+def _load(name: str, weights: Path | None, trust_code: bool) -> tuple[EncoderSpec, Callable[[Tensor], Tensor]]:
+    if files.is_file(name):
+        return files.load(Path(name))
+    choose("encoder", name, ENCODERS)
+    spec = ENCODERS[name]
+    if spec.source == "package":
+        return spec, package.load(spec)
+    if spec.source == "timm":
+        return spec, hub.load_timm(spec, weights)
+    return spec, hub.load_transformers(spec, weights, trust_code)
+
+
+def encode(encoder: Encoder, tiles: Tensor, device: torch.device | str = "cpu", precision: str = "float32") -> Tensor:
+    """uint8 (tile, height, width, 3) -> float32 (tile, dim) on the CPU."""
+    kind = torch.device(device).type
+    with torch.inference_mode(), torch.autocast(kind, getattr(torch, precision), enabled=precision != "float32"):
+        return encoder.model(preprocess(tiles.to(device), encoder.spec)).float().cpu()
