@@ -6,7 +6,7 @@ never use a handle that was opened before a fork.
 """
 
 import math
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from pathlib import Path
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, NamedTuple
@@ -15,6 +15,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ..errors import ConfigError, SlideError
+from ..files import replacing
 
 if TYPE_CHECKING:
     from PIL import Image
@@ -177,10 +178,36 @@ def open_slide(path: str | Path, mpp: float | None = None) -> Slide:
     return Slide(path, handle, properties, mpp if own is None else own)
 
 
+def find_slides(paths: Iterable[Path]) -> list[Path]:
+    """Slide files: those named, and those that lie in the folders named. Two of one name are refused."""
+    found: dict[str, Path] = {}
+    for path in paths:
+        inside = sorted(file for file in path.iterdir() if _is_slide(file)) if path.is_dir() else [path]
+        if not inside:
+            raise SlideError(f"{path}: no slides in this folder; expected {', '.join(sorted(SLIDES))}.")
+        for file in inside:
+            other = found.setdefault(file.stem, file)
+            if other.resolve() != file.resolve():
+                raise SlideError(f"{file}: {other} has the same name, their results would mix. Rename one of them.")
+    return list(found.values())
+
+
+def write_picture(picture: NDArray[np.uint8], path: Path) -> None:
+    """A PNG, RGB or grey."""
+    from PIL import Image
+
+    with replacing(path) as temporary:
+        Image.fromarray(picture).save(temporary, format="PNG")
+
+
 def best_level(downsamples: Sequence[float], target: float) -> int:
     """The coarsest level that is at least as fine as `target` level-0 pixels a pixel; levels are a per mille off."""
     fine = [level for level, step in enumerate(downsamples) if step <= target * 1.001]
     return max(fine, key=lambda level: downsamples[level], default=0)
+
+
+def _is_slide(file: Path) -> bool:
+    return file.is_file() and file.suffix.lower() in SLIDES and not file.name.startswith(".")
 
 
 def _open(path: Path) -> tuple[Any, dict[str, str]]:

@@ -8,7 +8,7 @@ from numpy.typing import NDArray
 from ..config import require
 from ..errors import SlideError
 from .slide import Picture, Slide
-from .tissue import Mask, Tissue
+from .tissue import Tissue
 
 SNAP = 0.03  # a resolution this close to a whole fraction of the slide's own is taken as that: no pixel is blurred
 ENLARGED = 1.25  # the most that a slide's pixels are enlarged
@@ -110,8 +110,3 @@ def preview(slide: Slide, tissue: Tissue, tiles: Tiles, max_side: int = 1600) ->
     for ring in (ring for piece in polygons(tissue) for ring in piece):
         draw.line([tuple(corner) for corner in (ring / scale).tolist()], fill=(*CONTOUR, 255), width=2)
     return np.asarray(picture)
-
-
-def mask_picture(mask: Mask) -> Picture:
-    """White tissue on black."""
-    return np.repeat(mask[..., None], 3, axis=2).astype(np.uint8) * 255

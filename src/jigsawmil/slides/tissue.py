@@ -61,6 +61,11 @@ def find_tissue(slide: Slide, settings: TissueSettings = DEFAULT) -> Tissue:
     return Tissue(tissue_mask(image, scale * slide.needed_mpp, settings), scale)
 
 
+def thumbnail_scale(slide: Slide) -> float:
+    """Level-0 pixels a mask pixel."""
+    return max(1.0, MPP / slide.needed_mpp)
+
+
 def tissue_mask(image: Picture, mpp: float, settings: TissueSettings = DEFAULT) -> Mask:
     """(height, width): tissue in an RGB picture of `mpp` microns a pixel."""
     red, green, blue = (_blur(image[..., channel], settings.smooth / mpp) for channel in range(3))

@@ -1,0 +1,113 @@
+"""Verbs about slides: find tissue and tiles, paint slides with a known answer."""
+
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Annotated
+
+import numpy as np
+import typer
+from rich.console import Console
+from rich.markup import escape
+
+from ..cohort.phantom import phantom_slides
+from ..cohort.phantom_slide import PATCH_LEVEL0
+from ..cohort.phantom_spec import TYPES, PhantomSpec, phantom_spec
+from ..config import choose
+from ..errors import SlideError
+from ..slides.geojson_mask import read_geojson, write_geojson
+from ..slides.painted import PlannedSlide, write_painted
+from ..slides.painter import Plan
+from ..slides.slide import find_slides, open_slide, write_picture
+from ..slides.tiles import make_tiles, preview
+from ..slides.tissue import find_tissue, thumbnail_scale
+from .app import app
+from .options import Mpp, Out, Quiet
+from .show import console, tracked, writing_to
+
+
+@app.command()
+def tissue(
+    slides: Annotated[list[Path], typer.Argument(help="Slides, or folders of slides.")],
+    out: Out,
+    mpp: Mpp = None,
+    mask: Annotated[
+        Path | None, typer.Option(help="Your own outline, GeoJSON; for several slides a folder of <slide>.geojson.")
+    ] = None,
+    no_bounds_shift: Annotated[
+        bool, typer.Option("--no-bounds-shift", help="GeoJSON of viewers that do not crop to the OpenSlide bounds.")
+    ] = False,
+    quiet: Quiet = False,
+) -> None:
+    """Where the tissue is and which tiles would be cut (256 pixels at 0.5 microns): PNG, GeoJSON for QuPath, a picture.
+
+    Example: `jigsawmil tissue slide.svs --out tissue`
+    """
+    files, screen, failed = find_slides(slides), console(), []
+    with writing_to(out):
+        for path in tracked(files, len(files), f"Looking at {len(files)} slides", screen, quiet):
+            try:
+                line = _look(path, out, mpp, _own_mask(mask, path, len(files)), not no_bounds_shift)
+            except SlideError as error:
+                failed.append(str(error))
+            else:
+                screen.print(escape(line), highlight=False, soft_wrap=True)
+    for why in failed:
+        Console(stderr=True).print(f"[bold red]Failed:[/] {escape(why)}", highlight=False, soft_wrap=True)
+    if failed:
+        raise typer.Exit(1)
+
+
+def _look(path: Path, out: Path, mpp: float | None, mask: Path | None, shift: bool) -> str:
+    """Write the three files of a slide; the line to print."""
+    with open_slide(path, mpp) as slide:
+        origin = slide.bounds[:2] if shift else (0, 0)
+        found = read_geojson(mask, slide.size, thumbnail_scale(slide), origin) if mask else find_tissue(slide)
+        tiles = make_tiles(slide, found)
+        write_picture(found.mask.astype(np.uint8) * 255, out / f"{path.stem}_tissue.png")
+        write_geojson(found, out / f"{path.stem}_tissue.geojson", origin)
+        write_picture(preview(slide, found, tiles), out / f"{path.stem}_preview.png")
+        return f"{path.name}: {found.area(slide.needed_mpp):.2f} mm² of tissue, {len(tiles):,} tiles"
+
+
+def _own_mask(mask: Path | None, slide: Path, slides: int) -> Path | None:
+    if mask is None or not (mask.is_dir() or slides > 1):
+        return mask
+    if not mask.is_dir():
+        raise SlideError(f"--mask {mask}: one outline for {slides} slides; expected a folder of <slide>.geojson.")
+    return mask / f"{slide.stem}.geojson"
+
+
+@app.command(name="paint")
+def paint_slides(
+    out: Out,
+    slides: Annotated[int, typer.Option(help="Slides in the cohort.")] = 20,
+    kind: Annotated[str, typer.Option(help="What the label says: composition or arrangement.")] = "composition",
+    seed: Annotated[int, typer.Option(help="The same seed gives the same bytes.")] = 0,
+    patches: Annotated[
+        int, typer.Option(help="Median number of tiles a slide; 100 is about 4,000 x 4,000 pixels.")
+    ] = 100,
+    artefacts: Annotated[
+        bool, typer.Option("--artefacts", help="Pen strokes and black frames on some slides.")
+    ] = False,
+    quiet: Quiet = False,
+) -> None:
+    """Paint slides that look like H&E and whose label is known: pyramidal TIFFs, a label table, the true masks.
+
+    Example: `jigsawmil paint --slides 20 --out painted`
+    """
+    choose("--kind", kind, ("composition", "arrangement"))
+    # compartments of 5 tiles, for a slide is about 12 across; the features of the phantom are not used
+    spec = phantom_spec(kind, slides=slides, seed=seed, patches=patches, spread=0.15, clump=5, dim=16)
+    screen = console()
+    write_painted(
+        tracked(_plans(spec), slides, f"Painting {slides} slides", screen, quiet), out, seed=seed, artefacts=artefacts
+    )
+    screen.print(f"{out / 'labels.csv'}\n{out / 'slides'}\n{out / 'truth'}", soft_wrap=True)
+
+
+def _plans(spec: PhantomSpec) -> Iterator[PlannedSlide]:
+    """The phantom's slides with their types as a plan for the painter."""
+    for slide in phantom_slides(spec):
+        corners = slide.bag.coords.numpy()
+        cells = np.rint((corners - corners.min(axis=0)) / PATCH_LEVEL0).astype(np.int64)
+        yield PlannedSlide(slide.bag.slide_id, slide.patient, slide.label, Plan(cells, slide.types, TYPES[spec.kind]))
