@@ -9,7 +9,7 @@ import pytest
 
 from jigsawmil.cohort.cohort import Cohort
 from jigsawmil.cohort.labels import read_labels
-from jigsawmil.cohort.recipes import RECIPES, Count, Labelled, label_table, make_labels
+from jigsawmil.cohort.recipes import RECIPES, Count, Labelled, label_table, make_labels, reasons_text
 from jigsawmil.cohort.recipes.rules import barcode
 from jigsawmil.cohort.recipes.tables import read_clinical, read_institutions
 from jigsawmil.errors import ConfigError, FeatureError, LabelError
@@ -455,6 +455,17 @@ def test_what_is_not_there_is_named(tmp_path: Path) -> None:
     (tmp_path / "empty").mkdir()
     with pytest.raises(FeatureError, match=r"neither feature files .* nor slides"):
         make_labels("tcga-coad", table, features=tmp_path / "empty")
+
+
+def test_a_table_without_rows_or_names_is_told(tmp_path: Path) -> None:
+    with pytest.raises(LabelError, match=r"clinical.tsv: a header and no rows"):
+        make_labels("tcga-coad", pan_cancer(tmp_path))
+    table = pan_cancer(tmp_path, *ROWS)
+    made = make_labels("tcga-coad", write(table, table.read_text() + "\n\t\tCOAD\tCOAD\t0\tNA"))
+    check_account(made)
+    assert told(made)["names a patient"] == {"no patient": (0, 0)}
+    assert reasons_text(made.steps[1]) == "no patient"
+    assert len(made.dropped[made.dropped["rule"] == "names a patient"]) == 1
 
 
 def test_options_that_have_no_meaning_are_refused(tmp_path: Path) -> None:

@@ -13,13 +13,7 @@ from ..labels import listed
 KINDS = {"diagnostic": ("DX",), "frozen": ("TS", "MS", "BS"), "both": ("DX", "TS", "MS", "BS")}
 # Sample type and slide of a TCGA name: 01 in -01Z-, DX in -DX1; either may be absent from a shortened name.
 BARCODE = re.compile(r"TCGA-\w{2}-\w{4}(?:-(?P<sample>\d{2})[A-Z]?(?:-\d{2}-(?P<kind>DX|TS|MS|BS)\w*)?)?", re.ASCII)
-SAMPLES = {
-    "01": "primary tumour",
-    "02": "recurrence",
-    "05": "second primary",
-    "06": "metastasis",
-    "11": "normal tissue",
-}
+SAMPLES = {"02": "recurrence", "05": "second primary", "06": "metastasis", "11": "normal tissue"}
 WORDS = {"slide_id": "slide", "patient_id": "patient", "label": "label"}
 
 
@@ -116,9 +110,10 @@ def _by_reason(gone: pd.DataFrame, still_there: set[str]) -> dict[str, Count]:
 
 
 def reasons_text(step: Step, limit: int = 12) -> str:
-    """`READ: 155, BRCA: 3`: slides where there are slides, else patients."""
+    """`READ: 155, BRCA: 3`: slides where there are slides, else patients; no figure where a row was all that went."""
     slides = step.lost.slides > 0
-    return listed([f"{reason}: {n.slides if slides else n.patients:,}" for reason, n in step.dropped.items()], limit)
+    counts = {reason: n.slides if slides else n.patients for reason, n in step.dropped.items()}
+    return listed([f"{reason}: {n:,}" if n else reason for reason, n in counts.items()], limit)
 
 
 def named(key: str) -> Rule:
