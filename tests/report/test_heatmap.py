@@ -21,7 +21,7 @@ from jigsawmil.train.checkpoint import ModelCard
 from jigsawmil.train.explain import PatchMaps, explain
 
 EDGE = 64
-SIZE = (896, 640)  # small enough to be drawn pixel for pixel
+SIZE = (832, 640)  # small enough to be drawn pixel for pixel
 
 
 def some_maps(
@@ -29,8 +29,8 @@ def some_maps(
 ) -> PatchMaps:
     """Patches at random places of a lattice within SIZE, by a model as it was born."""
     g = torch.Generator().manual_seed(1)
-    cells = torch.randperm(14 * 10, generator=g)[:120]
-    coords = torch.stack([cells % 14, cells // 14], dim=1).double() * EDGE
+    cells = torch.randperm(13 * 10, generator=g)[:120]
+    coords = torch.stack([cells % 13, cells // 13], dim=1).double() * EDGE
     bag = Bag(slide_id="a$b_1", features=torch.randn(120, 8, generator=g), coords=coords, patch_size=EDGE)
     options = {"hidden": 8, "attention_dim": 4, "grid": 3, **options}
     model = build_model(method, 8, seed=3, classes=len(classes), **options)
@@ -172,7 +172,7 @@ def test_the_file_is_the_same_each_time_and_needs_a_known_ending(tmp_path: Path)
 def test_wrong_slides_and_patches_are_refused(slide) -> None:
     maps = some_maps()
     far = dataclasses.replace(maps, bag=dataclasses.replace(maps.bag, coords=maps.bag.coords + 5000))
-    with pytest.raises(SlideError, match="896 x 640 pixels, but 120 of the 120 patches"):
+    with pytest.raises(SlideError, match="832 x 640 pixels, but 120 of the 120 patches"):
         heatmap_figure(far, slide=slide)
     with pytest.raises(ConfigError, match="patches 0 to 119"):
         heatmap_figure(maps, patch=120)

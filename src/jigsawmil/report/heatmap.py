@@ -178,7 +178,7 @@ def _neighbours(
     return scale
 
 
-def _close_up(near: Squares, slide: Slide | None, ratio: float, pixels: int = 900) -> Canvas:
+def _close_up(near: Squares, slide: Slide | None, ratio: float, pixels: int = 700) -> Canvas:
     """Some patches with a margin of one, in a frame of height / width = ratio, so that the panels are alike."""
     width, height = near.high - near.low + 2 * near.edge
     width, height = max(width, height / ratio), max(height, width * ratio)

@@ -110,10 +110,12 @@ def blend(picture: Picture, colours: Floats, opacity: float) -> Picture:
 
     Where a colour's alpha is 0 the picture is untouched.
     """
-    alpha = colours[..., 3:] * opacity
-    grey = picture @ np.array([0.299, 0.587, 0.114])
-    mixed = grey[..., None] * (1 - alpha) + colours[..., :3] * 255 * alpha
-    return np.where(alpha > 0, np.rint(mixed), picture).astype(np.uint8)
+    result = picture.copy()
+    covered = colours[..., 3] > 0
+    alpha = colours[covered, 3:] * opacity
+    grey = picture[covered] @ np.array([0.299, 0.587, 0.114])
+    result[covered] = np.rint(grey[:, None] * (1 - alpha) + colours[covered, :3] * 255 * alpha)
+    return result
 
 
 def blank(shape: tuple[int, int]) -> Picture:
@@ -121,7 +123,7 @@ def blank(shape: tuple[int, int]) -> Picture:
     return np.full((*shape, 3), 236, np.uint8)
 
 
-def canvas_around(squares: Squares, slide: Slide | None, pixels: int = 1200) -> Canvas:
+def canvas_around(squares: Squares, slide: Slide | None, pixels: int = 1000) -> Canvas:
     """The part of a slide that its patches cover, with a margin, at about `pixels` along the longer side.
 
     The slide's thumbnail where there is a slide, a blank page where there is none.
