@@ -40,10 +40,10 @@ def model_of(method: str, **options):
 
 
 @pytest.mark.parametrize("method", METHODS)
-@pytest.mark.parametrize("conv", CONVS)
-def test_batched_equals_one_by_one(method: str, conv: str) -> None:
+@pytest.mark.parametrize("options", [*({"conv": conv} for conv in CONVS), {"kinds": 5}])
+def test_batched_equals_one_by_one(method: str, options: dict) -> None:
     bags = [make_bag(n, seed) for seed, n in enumerate((80, 1, 30, 200))]
-    model, config = model_of(method, conv=conv), GraphConfig(k=12)
+    model, config = model_of(method, **options), GraphConfig(k=12)
     together = model(Batch.of(bags, config))
     alone = [model(Batch.of(bag, config)) for bag in bags]
     for name in Output._fields:
@@ -54,9 +54,10 @@ def test_batched_equals_one_by_one(method: str, conv: str) -> None:
         torch.testing.assert_close(joined, torch.cat([getattr(o, name) for o in alone]), rtol=1e-5, atol=1e-6)
 
 
+@pytest.mark.parametrize("kinds", [0, 5])
 @pytest.mark.parametrize("method", METHODS)
-def test_patch_order_in_the_file_changes_nothing(method: str) -> None:
-    bag, model = make_bag(150), model_of(method)
+def test_patch_order_in_the_file_changes_nothing(method: str, kinds: int) -> None:
+    bag, model = make_bag(150), model_of(method, kinds=kinds)
     order = torch.randperm(150, generator=torch.Generator().manual_seed(3))
     a, b = Batch.of(bag), Batch.of(reorder(bag, order))
     one, two = model(a), model(b)
@@ -128,6 +129,28 @@ def test_a_patient_is_one_bag_without_edges_between_slides() -> None:
     assert ((row < 60) == (batch.graph.indices < 60)).all()
 
 
+def test_kinds_beside_each_other_are_what_the_head_sees_of_place() -> None:
+    """With the pooled state silenced, the logit moves when contents move, and not with the number of slides."""
+    bag, model = make_bag(150), model_of("graph-abmil", kinds=4)
+    with torch.no_grad():
+        model.head.linear.weight[:, :16] = 0
+    here, moved = model(Batch.of(bag)), model(Batch.of(shuffle_content(bag)))
+    assert (here.logits - moved.logits).abs().item() > 1e-3
+    assert here.embedding.shape == (1, 16 + 4**2)
+    twice = Batch.of([bag, dataclasses.replace(bag, slide_id="again")]).as_one_bag()
+    torch.testing.assert_close(model(twice).logits, here.logits)
+
+
+@pytest.mark.parametrize("method", METHODS)
+def test_kinds_are_off_by_default_and_add_to_graph_methods_only(method: str) -> None:
+    plain, kinds = (model_of(method, kinds=k).state_dict() for k in (0, 3))
+    assert model_of(method).state_dict().keys() == plain.keys()
+    more = {"enrichment.kind"} if METHODS[method].graph else set()
+    assert kinds.keys() - plain.keys() == more
+    same = [key for key in plain if not key.startswith(("head.", "jigsaw."))]
+    assert all(torch.equal(plain[key], kinds[key]) for key in same)
+
+
 def test_heads_of_the_graph_attention_share_the_width() -> None:
     batch = Batch.of(make_bag(50))
     one, four = model_of("graph-abmil"), model_of("graph-abmil", heads=4)
@@ -152,6 +175,7 @@ def test_abmil_needs_no_graph_and_graph_methods_say_so() -> None:
         ({"heads": 3}, "divisor"),
         ({"task": "binary", "classes": 3}, "classes"),
         ({"dropout": 1.0}, "dropout"),
+        ({"kinds": -1}, "kinds"),
     ],
 )
 def test_impossible_settings_name_the_key(options: dict, message: str) -> None:

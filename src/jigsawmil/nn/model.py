@@ -12,7 +12,7 @@ from .convs import CONVS
 from .encoder import MLP, GraphEncoder
 from .heads import HEADS
 from .jigsaw import JIGSAWS
-from .pooling import AttentionPool, MeanPool
+from .pooling import AttentionPool, Enrichment, MeanPool
 
 
 class Method(NamedTuple):
@@ -38,6 +38,8 @@ class ModelConfig:
     heads: of the graph attention; they share `hidden`. attention_dim: rows of V in the pooling; gated: with a gate.
     jigsaw: position, consistency or equivariance, for `+jigsaw` methods. grid: bins a side. share: of the patches
     asked at each step.
+    kinds: ours, for graph methods: this many kinds of patches, whose co-occurrence (`pooling.Enrichment`) the head sees
+    beside the pooled state; 0: none, as in the paper.
     """
 
     method: str
@@ -54,6 +56,7 @@ class ModelConfig:
     jigsaw: str = "position"
     grid: int = 10
     share: float = 0.9
+    kinds: int = 0
 
     def __post_init__(self) -> None:
         choose("method", self.method, METHODS)
@@ -66,6 +69,7 @@ class ModelConfig:
         require("heads", self.heads, self.hidden % self.heads == 0, f"a divisor of hidden = {self.hidden}")
         require("dropout", self.dropout, 0 <= self.dropout < 1, "a number in [0, 1)")
         require("share", self.share, 0 < self.share <= 1, "a number in (0, 1]")
+        require("kinds", self.kinds, isinstance(self.kinds, int) and self.kinds >= 0, "a whole number of at least 0")
         least = {"binary": 2, "multiclass": 2, "ordinal": 3}[self.task]
         fits = self.classes == 2 if self.task == "binary" else self.classes >= least
         require("classes", self.classes, fits, "2" if self.task == "binary" else f"at least {least} for {self.task}")
@@ -76,7 +80,7 @@ class Output(NamedTuple):
     attention: Tensor  # (patch,), sums to 1 within a bag
     hidden: Tensor  # (patch, hidden)
     jigsaw_logits: Tensor | None  # (patch, grid^2); None without a position task
-    embedding: Tensor  # (bag, hidden)
+    embedding: Tensor  # (bag, hidden), with kinds (bag, hidden + kinds^2)
 
 
 class Model(nn.Module):
@@ -93,12 +97,16 @@ class Model(nn.Module):
             self.encoder = MLP(config.in_dim, width, config.layers, dropout)
         attention = AttentionPool(width, config.attention_dim, config.gated) if method.attention else None
         self.pooling = attention or MeanPool()
-        self.head = HEADS[config.task](width, config.classes)
+        kinds = config.kinds if method.graph else 0
+        self.head = HEADS[config.task](width + kinds**2, config.classes)
         self.jigsaw = JIGSAWS[config.jigsaw](width, config.grid, config.share) if method.jigsaw else None
+        self.enrichment = Enrichment(config.in_dim, kinds) if kinds else None
 
     def forward(self, batch: Batch) -> Output:
         hidden = self.encoder(batch.features, batch)
         z, attention = self.pooling(hidden, batch.bags)
+        if self.enrichment is not None:
+            z = torch.cat([z, self.enrichment(batch.features, batch)], dim=1)
         jigsaw_logits = self.jigsaw.logits(hidden) if self.jigsaw is not None else None
         return Output(self.head(z), attention, hidden, jigsaw_logits, z)
 
