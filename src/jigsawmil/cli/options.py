@@ -25,6 +25,10 @@ Quiet = Annotated[bool, typer.Option("--quiet", "-q", help="Print results and er
 Jobs = Annotated[int, typer.Option(min=1, help="Processes; the cores are shared out among them.")]
 Seed = Annotated[int, typer.Option(min=0, help="Decides folds, weights and order.")]
 Memory = Annotated[float, typer.Option(help="Memory for prepared slides, in all.")]
+ExecutorName = Annotated[str, typer.Option("--executor", help="local, or ray for a cluster.")]
+Address = Annotated[
+    str | None, typer.Option(help="Ray cluster: ray://host:10001, host:6379 or auto. Default: Ray on this machine.")
+]
 Device = Annotated[str, typer.Option(help="auto, cpu, cuda, cuda:1.")]
 Mpp = Annotated[float | None, typer.Option(help="Microns per level-0 pixel, where the files do not say.")]
 PatchSize = Annotated[float | None, typer.Option(help="Edge of a patch in level-0 pixels, where the files do not say.")]

@@ -113,7 +113,7 @@ def _load(model: nn.Module, path: Path, spec: EncoderSpec) -> None:
         model.load_state_dict(state)
     except Exception as error:
         first = str(error).strip().splitlines()[0]
-        raise ConfigError(f"{path}: not the weights of {spec.name} ({first}). Expected those of {spec.repo}.") from error
+        raise ConfigError(f"{path}: not the weights of {spec.name} ({first}). Expected {spec.repo}.") from error
 
 
 def _names(model: nn.Module) -> set[str]:
