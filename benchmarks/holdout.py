@@ -165,6 +165,11 @@ def read_outcome(job: Job) -> dict[str, Any]:
     return {"auc": area, "seconds": round(seconds, 2), **{c: trace[c].round(4).tolist() for c in TRACED}}
 
 
+def commits(outcomes: Mapping[str, Mapping[str, Any]]) -> list[str]:
+    """Where the fits were made: a run that was resumed may have several."""
+    return sorted({str(outcome["commit"]) for outcome in outcomes.values()})
+
+
 def paired(differences: ArrayLike) -> dict[str, Any]:
     """Mean of independent differences with Student's 95 % interval and two-sided p; every one of them is kept."""
     d = np.asarray(differences, dtype=float)

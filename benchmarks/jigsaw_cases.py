@@ -22,7 +22,6 @@ slides 8 would be left to decide it, and that lottery is larger than anything as
 
 import argparse
 import json
-import time
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -34,7 +33,7 @@ from jigsawmil.cohort.phantom_spec import phantom_spec
 from jigsawmil.study.compare import holm
 
 from . import ROOT, provenance, write
-from .holdout import TRACED, WORK, Cell, paired, run_cells
+from .holdout import TRACED, WORK, Cell, commits, paired, run_cells
 
 COMMAND = "python -m benchmarks.jigsaw_cases"
 OUT = ROOT / "benchmarks" / "results" / "jigsaw_cases.json"
@@ -157,7 +156,6 @@ def main(arguments: Sequence[str] | None = None) -> None:
     parser.add_argument("--work", type=Path, default=WORK / "jigsaw_cases", help="what is done stays here")
     parser.add_argument("--out", type=Path, default=OUT)
     options = parser.parse_args(arguments)
-    started, about = time.monotonic(), provenance()
     asked = [cell(case, seed) for seed in SEEDS for case in CASES]  # cut short, all cases have as many cohorts
     outcomes = run_cells(asked, options.work, options.processes)
     rows = [judge_case(case, [outcomes[cell(case, seed).name] for seed in SEEDS]) for case in CASES]
@@ -172,8 +170,8 @@ def main(arguments: Sequence[str] | None = None) -> None:
         "contrasts": contrasts(rows),
         "fits": sum(len(outcome["variants"]) for outcome in outcomes.values()),
         "fit_seconds": round(seconds),
-        "seconds": round(time.monotonic() - started),
-        **about,
+        **provenance(),
+        "commits": commits(outcomes),
     }
     write(options.out, json.dumps(result, indent=1))
     for row in rows:

@@ -10,7 +10,6 @@ lambda is the package's default, `em`.
 
 import argparse
 import json
-import time
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
@@ -20,7 +19,7 @@ import numpy as np
 from jigsawmil.cohort.phantom_spec import phantom_spec
 
 from . import ROOT, provenance, write
-from .holdout import WORK, Cell, run_cells
+from .holdout import WORK, Cell, commits, run_cells
 from .jigsaw_cases import TRAINING
 
 COMMAND = "python -m benchmarks.learning_curve"
@@ -60,7 +59,6 @@ def main(arguments: Sequence[str] | None = None) -> None:
     parser.add_argument("--work", type=Path, default=WORK / "learning_curve", help="what is done stays here")
     parser.add_argument("--out", type=Path, default=OUT)
     options = parser.parse_args(arguments)
-    started, about = time.monotonic(), provenance()
     outcomes = run_cells([cell(kind, seed) for seed in SEEDS for kind in PHANTOMS], options.work, options.processes)
     curves = {
         kind: {method: curve([outcomes[cell(kind, seed).name] for seed in SEEDS], method) for method in METHODS}
@@ -74,8 +72,8 @@ def main(arguments: Sequence[str] | None = None) -> None:
         "phantoms": PHANTOMS,
         "curves": curves,
         "fit_seconds": round(seconds),
-        "seconds": round(time.monotonic() - started),
-        **about,
+        **provenance(),
+        "commits": commits(outcomes),
     }
     write(options.out, json.dumps(result, indent=1))
     for kind, by_method in curves.items():

@@ -11,7 +11,6 @@ import argparse
 import csv
 import json
 import math
-import time
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
@@ -81,7 +80,6 @@ def main(arguments: Sequence[str] | None = None) -> None:
     parser.add_argument("--work", type=Path, default=WORK / "unseen", help="what is done stays here")
     parser.add_argument("--out", type=Path, default=OUT)
     options = parser.parse_args(arguments)
-    started, about = time.monotonic(), provenance()
     study = make_study(options.work)
     with StudyProgress(Console()) as progress:
         result = run_study(
@@ -98,8 +96,8 @@ def main(arguments: Sequence[str] | None = None) -> None:
         "comparisons": records(result.comparisons),
         "fits": len(jobs),
         "fit_seconds": round(sum(job["seconds"]["fit"] for job in jobs)),
-        "seconds": round(time.monotonic() - started),
-        **about,
+        **provenance(),
+        "commits": sorted({str(job["origin"]["commit"]) for job in jobs}),
     }
     write(options.out, json.dumps(found, indent=1))
     print(result.summary[["cohort", "method", "auc_mean", "auc_std", "auc_oof", "auc_low", "auc_high"]].to_string())

@@ -1,0 +1,314 @@
+"""docs/results.md from benchmarks/results/*.json: `python -m benchmarks.results_page`. Nothing on it is typed by hand.
+
+A section a file: what was asked, the command, commit, machine and time, and the figures with their doubt. A file that
+is not there yet leaves a section that says how to make it.
+"""
+
+import argparse
+import json
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from . import ROOT, write
+from .jigsaw_cases import LEAST, RULES, WITHOUT
+from .results_pictures import draw
+from .step import Judged, Result, markdown
+
+RESULTS = ROOT / "benchmarks" / "results"
+PAGE = ROOT / "docs" / "results.md"
+COMMAND = "python -m benchmarks.results_page"
+HEAD = f"""# Results
+
+Written by `{COMMAND}` from the files in `benchmarks/results`; a test holds this page to them.
+`make evidence` runs what is missing and writes it anew. AUCs are of slides that took no part in fitting, stopping or
+any choice; [statistics](statistics.md) says what each interval is. Phantoms are artificial cohorts with a known answer
+([phantoms](phantoms.md)): they show what a method can and cannot know, never how well it does on tissue.
+"""
+
+Found = Mapping[str, Any]
+
+
+@dataclass(frozen=True)
+class Section:
+    """One file of results: its title, the command that makes it, and what it says."""
+
+    file: str
+    title: str
+    command: str
+    text: Callable[[Found], list[str]]
+
+
+def page(results: Mapping[str, Found | None]) -> str:
+    parts = [HEAD]
+    for section in SECTIONS:
+        found = results.get(section.file)
+        parts.append(f"## {section.title}\n")
+        if found is None:
+            parts.append(f"Not run yet: `{section.command}`\n")
+            continue
+        parts.append(made_by(found, section.command) + "\n")
+        parts += [part + "\n" for part in section.text(found)]
+    return "\n".join(parts).rstrip("\n")
+
+
+def made_by(found: Found, command: str) -> str:
+    """The command, and all that a reader needs to place its figures."""
+    machine = found.get("machine") or {}
+    facts = [f"Made by `{found.get('command', command)}`"]
+    commits = found.get("commits") or [found.get("commit") or "unknown"]
+    changed = " with changes not committed" if found.get("dirty") else ""
+    facts.append(f"commit {' and '.join(commit[:10] for commit in commits)}{changed}")
+    if machine.get("cpu"):
+        facts.append(f"{machine['cpu']}, {machine['cores']} cores, {machine['system']}")
+    if found.get("date"):
+        facts.append(found["date"][:10])
+    if found.get("fit_seconds"):
+        fits = f"{found['fits']} fits, " if "fits" in found else ""
+        facts.append(f"{fits}{found['fit_seconds'] / 60:.0f} minutes of fitting")
+    load = machine.get("load", 0)
+    if load > 1:
+        facts.append(f"the machine was busy (load {load:.1f})")
+    return "; ".join(facts) + "."
+
+
+def grid(header: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
+    return "\n".join("| " + " | ".join(line) + " |" for line in [header, ["---"] * len(header), *rows])
+
+
+def stated(gain: Found) -> str:
+    return f"{gain['mean']:+.3f} [{gain['low']:+.3f}, {gain['high']:+.3f}]"
+
+
+def number(value: float | None) -> str:
+    return "-" if value is None else f"{value:.3f}"
+
+
+def summary_grid(rows: Sequence[Found]) -> str:
+    """A row a method: mean ± standard deviation over folds, and pooled with its interval."""
+    several = any("cohort" in row for row in rows)
+    lines = []
+    for row in rows:
+        spread = f" ± {row['auc_std']:.3f}" if row.get("auc_std") is not None else ""
+        low, high = (row.get("auc_low"), row.get("auc_high"))
+        interval = f" [{low:.3f}, {high:.3f}]" if low is not None and high is not None else ""
+        figures = [number(row.get("auc_mean")) + spread, number(row.get("auc_oof")) + interval]
+        lines.append([*([str(row.get("cohort", ""))] if several else []), str(row["method"]), *figures])
+    header = ["cohort"] * several + ["method", "AUC, mean of folds", "AUC, pooled out of fold [95 % interval]"]
+    return grid(header, lines)
+
+
+def pair_grid(rows: Sequence[Found], pairs: Sequence[tuple[str, str]]) -> str:
+    """Differences of some pairs of methods, as `comparisons.csv` has them."""
+    lines = []
+    for row in rows:
+        for a, b in pairs:
+            if {row["method_a"], row["method_b"]} == {a, b}:
+                sign = 1 if row["method_a"] == a else -1
+                tests = [number(row.get(key)) for key in ("delong_p_holm", "t_p_holm")]
+                lines.append([str(row.get("cohort", "")), f"{a} - {b}", f"{sign * row['difference']:+.3f}", *tests])
+    return grid(["cohort", "pair", "difference", "DeLong p", "corrected t-test p"], lines)
+
+
+def unseen(found: Found) -> list[str]:
+    commands = [
+        f"`jigsawmil phantom {asked['kind']} --seed {asked['seed']} --dim {asked['dim']}`"
+        for asked in found["cohorts"].values()
+    ]
+    ours = "graph-abmil+jigsaw"
+    return [
+        "Five methods, default settings, 3 folds, on two cohorts that nobody had looked at when defaults were chosen: "
+        f"{' and '.join(commands)}. In both only place tells the label, so `abmil` belongs at 0.5. The first is run "
+        "again with its labels permuted over patients, where every method belongs at 0.5: above it would be a leak.",
+        summary_grid(found["summary"]),
+        pair_grid(found["comparisons"], [(ours, "abmil"), (ours, "graph-abmil"), ("graph-abmil", "abmil")]),
+        "p-values are Holm-adjusted over the ten pairs of a cohort; a p above 0.05 does not show that two methods are "
+        "equal.",
+        "![Five methods on two unseen cohorts, and on one with permuted labels](img/results-unseen.png)",
+    ]
+
+
+def jigsaw(found: Found) -> list[str]:
+    cases = found["cases"]
+    cohorts = len(found["seeds"])
+    header = ["phantom", "case", "slides", "AUC without", *(f"lambda {rule}" for rule in RULES)]
+    lines = [
+        [row["kind"], row["case"], str(row["slides"]), area(row, WITHOUT), *map(verdict, row["gains"].values())]
+        for row in cases
+    ]
+    blind = [
+        f"{row['case']}: {area(row, 'abmil')} without, {stated(row['abmil'])} with `balanced`, "
+        f"{row['abmil']['verdict']}"
+        for row in cases
+        if "abmil" in row
+    ]
+    return [
+        f"`graph-abmil` with and without the jigsaw on {len(cases)} kinds of phantom cohort, {cohorts} independent "
+        f"cohorts each (seeds {found['seeds'][0]} to {found['seeds'][-1]}), tested on {found['test_slides']} new "
+        "slides a cohort. One factor at a time around a centre; cases, seeds and the rule of judgement were fixed "
+        "before the jigsaw was run, difficulty by the baseline alone (`benchmarks/jigsaw_cases.py` says how). In "
+        "`position` the jigsaw's question and the label's are related; in the others the place of a patch on the glass "
+        "says nothing.",
+        f"Gain of AUC with its 95 % interval (Student's, over {cohorts} paired cohort differences). **helps** and "
+        f"**hurts**: the interval excludes 0 and the gain is beyond {LEAST} in size; the rest is neutral: not shown. "
+        f"† survives Holm's correction over all {len(cases) * len(RULES)} gains.",
+        grid(header, lines),
+        tally(cases),
+        "![Gain of AUC by rule and case](img/results-jigsaw-cases.png)",
+        "ABMIL with its jigsaw, where no graph is needed: " + "; ".join(blind) + ".",
+        "Over all cases. The unit is a seed: its differences are averaged over cases first, since cases share seeds.",
+        grid(
+            ["difference of AUC", "cases", "mean [95 % interval]", "p"],
+            [[name, str(c["cases"]), stated(c), f"{c['p']:.3f}"] for name, c in found["contrasts"].items()],
+        ),
+        "What this says on the open claims of [how we read the paper](paper.md#what-awaits-evidence):",
+        "\n".join(f"- {claim}" for claim in claims(found)),
+        "![Losses and lambda over the epochs](img/results-lambda.png)",
+    ]
+
+
+def area(row: Found, variant: str) -> str:
+    return f"{np.mean(row['auc'][variant]):.3f}"
+
+
+def verdict(gain: Found) -> str:
+    mark = "†" if gain["p_holm"] < 0.05 else ""
+    return stated(gain) + ("" if gain["verdict"] == "neutral" else f" **{gain['verdict']}**{mark}")
+
+
+def tally(cases: Sequence[Found]) -> str:
+    """How often each rule helps, is neutral and hurts."""
+    lines = []
+    for rule in RULES:
+        said = [row["gains"][rule]["verdict"] for row in cases]
+        means = [row["gains"][rule]["mean"] for row in cases]
+        counts = [str(said.count(word)) for word in ("helps", "neutral", "hurts")]
+        lines.append([f"lambda {rule}", *counts, f"{min(means):+.3f}", f"{max(means):+.3f}"])
+    return grid(["rule", "helps", "neutral", "hurts", "smallest mean gain", "largest"], lines)
+
+
+def claims(found: Found) -> list[str]:
+    """Each open claim that the design can speak to, answered by its interval."""
+    contrast = found["contrasts"]
+    best, lag = contrast["balanced - best fixed, chosen on other cohorts"], contrast["em - 0.5"]
+    more = contrast["2.0 - 0.1"]
+    traces = [row["traces"]["em"]["lambda_"] for row in found["cases"]]
+    early, late = np.mean([t[0] for t in traces]), np.mean([t[-1] for t in traces])
+    return [
+        "*`balanced` is not worse than the best fixed value* (of 0.1, 0.5 and 2.0, chosen on the other cohorts of a "
+        "case): "
+        + ("refuted here, " if best["high"] < 0 else "not refuted here, ")
+        + f"{stated(best)}"
+        + ("." if best["high"] < 0 else f"; a loss beyond {max(0.0, -best['low']):.3f} is excluded."),
+        "*`em` lags because its lambda is low early*: "
+        + (
+            f"there is a lag behind fixed 0.5 to explain, {stated(lag)}, "
+            if lag["high"] < 0
+            else f"no lag behind fixed 0.5 is shown, {stated(lag)}, so there is nothing to explain, "
+        )
+        + f"though the lambda of `em` is {early:.2f} in the first epoch and {late:.2f} in the last. "
+        + {
+            1: f"More jigsaw throughout is better (2.0 - 0.1: {stated(more)}), as the claim needs.",
+            -1: f"More jigsaw throughout is worse (2.0 - 0.1: {stated(more)}), against the claim.",
+            0: f"Nor does twenty times the jigsaw matter on average (2.0 - 0.1: {stated(more)}).",
+        }[sign(more)]
+        + " The claim's own test, a lambda that is low early and 0.5 later, was not run: no rule has that form.",
+    ]
+
+
+def sign(gain: Found) -> int:
+    """1 or -1 where the interval excludes 0, else 0."""
+    return int(gain["low"] > 0) - int(gain["high"] < 0)
+
+
+def learning(found: Found) -> list[str]:
+    parts = [
+        f"Mean AUC over {len(found['seeds'])} cohorts on the same {found['test_slides']} new slides, ± one standard "
+        "error, against the number of slides to fit on. `position`: only place tells the label. `composition` (noise "
+        "3): place tells nothing, and every method can know the label. Lambda by `em`, the default; slides, network "
+        "and training as in the table above."
+    ]
+    for kind, by_method in found["curves"].items():
+        sizes = [point["slides"] for point in next(iter(by_method.values()))]
+        lines = [[m, *(f"{p['mean']:.3f} ± {p['error']:.3f}" for p in points)] for m, points in by_method.items()]
+        parts.append(grid([kind, *(f"{n} slides" for n in sizes)], lines))
+    return [*parts, "![AUC against the number of slides](img/results-learning-curve.png)"]
+
+
+def step(found: Found) -> list[str]:
+    results = {
+        int(n): {
+            name: Result(**{key: row[key] for key in ("steps", "growth", "peak", "memory_by", "skipped")})
+            for name, row in at.items()
+        }
+        for n, at in found["sizes"].items()
+    }
+    d1, threads = found["settings"]["d1"], found["settings"]["threads"]
+    return [
+        f"One training step of one slide, {d1} features, k = 50, {threads} threads; "
+        "[what is measured, and how](../benchmarks/README.md).",
+        markdown(results, [Judged(**row) for row in found["targets"]]),
+    ]
+
+
+def loop(found: Found) -> list[str]:
+    lines = [
+        [r["method"], f"{r['first_epoch_s']:.1f}", f"{r['loop_ms']:.1f}", f"{r['bare_ms']:.1f}", f"{r['ratio']:.2f}"]
+        for r in found["rows"]
+    ]
+    header = ["method", "first epoch, s", "loop, ms a slide", "bare step, ms a slide", "loop / bare"]
+    return [
+        f"{found['slides']} slides of {found['patches']:,} patches on disk, within {found['peak_gb']:.1f} GB in all: "
+        "what reading, feeding, lambda and bookkeeping add to the bare step.",
+        grid(header, lines),
+    ]
+
+
+def plain(found: Found) -> list[str]:
+    """A file that another command writes: its own words, its summary, its own tables, as far as given."""
+    parts = [str(found["about"])] if found.get("about") else []
+    if found.get("summary"):
+        parts.append(summary_grid(found["summary"]))
+    if found.get("markdown"):
+        parts.append(str(found["markdown"]).strip())
+    return parts
+
+
+SECTIONS = (
+    Section("unseen", "Two unseen phantom cohorts", "python -m benchmarks.unseen", unseen),
+    Section("jigsaw_cases", "Where does the jigsaw help?", "python -m benchmarks.jigsaw_cases", jigsaw),
+    Section("learning_curve", "AUC against the number of slides", "python -m benchmarks.learning_curve", learning),
+    Section("crc_codex", "Real tissue: colorectal cancer by CODEX", "python -m benchmarks.crc_codex", plain),
+    Section(
+        "table1",
+        "Table 1 of the paper, on phantom stand-ins",
+        "jigsawmil study studies/table1-cancers.toml --phantom --jobs 2",
+        plain,
+    ),
+    Section("step", "Speed and memory of a step", "python -m benchmarks.step", step),
+    Section("loop", "The training loop beside the bare step", "python -m benchmarks.loop", loop),
+)
+
+
+def read_results(folder: Path) -> dict[str, Found | None]:
+    """What is there, by section; None where a file is missing."""
+    paths = {section.file: folder / f"{section.file}.json" for section in SECTIONS}
+    return {name: json.loads(path.read_text()) if path.is_file() else None for name, path in paths.items()}
+
+
+def main(arguments: Sequence[str] | None = None) -> None:
+    parser = argparse.ArgumentParser(prog=COMMAND, description="Write docs/results.md and its pictures.")
+    parser.add_argument("--results", type=Path, default=RESULTS)
+    parser.add_argument("--out", type=Path, default=PAGE)
+    options = parser.parse_args(arguments)
+    results = read_results(options.results)
+    pictures = draw(results, options.out.parent / "img")
+    write(options.out, page(results))
+    print(f"Written: {options.out} and {len(pictures)} pictures in {options.out.parent / 'img'}")
+
+
+if __name__ == "__main__":
+    main()

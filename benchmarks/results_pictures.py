@@ -1,0 +1,96 @@
+"""The pictures of docs/results.md, drawn from the committed JSON files alone."""
+
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+import pandas as pd
+from matplotlib.figure import Figure
+from matplotlib.ticker import NullLocator, ScalarFormatter
+
+from jigsawmil.report.plots import forest_figure, method_styles, own_style, save, trace_figure
+
+from .jigsaw_cases import LEAST, RULES
+
+TRACED = ("position, centre", "arrangement, clumps of 5", "composition, 20 slides, noise 3")
+VERDICT = {"helps": "#009E73", "neutral": "0.55", "hurts": "#D55E00"}
+GREY = "0.6"
+
+
+def draw(results: Mapping[str, Any], images: Path) -> list[Path]:
+    """Every picture whose figures are there; the files."""
+    figures = {"unseen": unseen_figure, "jigsaw_cases": gain_figure, "learning_curve": curve_figure}
+    written = []
+    with own_style():
+        for name, figure in figures.items():
+            if results.get(name):
+                written.append(images / f"results-{name.replace('_', '-')}.png")
+                save(figure(results[name]), written[-1])
+        if results.get("jigsaw_cases"):
+            written.append(images / "results-lambda.png")
+            save(lambda_figure(results["jigsaw_cases"]), written[-1])
+    return written
+
+
+def unseen_figure(found: Mapping[str, Any]) -> Figure:
+    return forest_figure(pd.DataFrame(found["summary"]))
+
+
+def gain_figure(found: Mapping[str, Any]) -> Figure:
+    """A panel a rule, a row a case: gain of AUC over no jigsaw with its 95 % interval, coloured by the verdict."""
+    rows = found["cases"]
+    figure = Figure(figsize=(9.6, 0.27 * len(rows) + 1.0), layout="constrained")
+    axes = figure.subplots(1, len(RULES), sharex=True, sharey=True)
+    for ax, rule in zip(axes, RULES, strict=True):
+        ax.axvspan(-LEAST, LEAST, color="0.93", linewidth=0)
+        ax.axvline(0, color=GREY, linewidth=0.8)
+        for y, row in enumerate(rows):
+            gain = row["gains"][rule]
+            colour = VERDICT[gain["verdict"]]
+            ax.plot([gain["low"], gain["high"]], [y, y], color=colour, linewidth=2, solid_capstyle="butt")
+            ax.plot(gain["mean"], y, "s", color=colour, markersize=5)
+        ax.set(title=f"lambda {rule}", ylim=(len(rows) - 0.5, -0.5), xlabel="gain of AUC")
+        ax.tick_params(axis="y", length=0)
+    axes[0].set_yticks(range(len(rows)), [_named(row) for row in rows])
+    return figure
+
+
+def _named(row: Mapping[str, Any]) -> str:
+    """A case with its phantom, as the table has them in two columns."""
+    case, kind = str(row["case"]), str(row["kind"])
+    return case if case.startswith(kind) else f"{kind}, {case.removeprefix('the same, ')}"
+
+
+def lambda_figure(found: Mapping[str, Any]) -> Figure:
+    """Losses and lambda of every rule, epoch by epoch, mean over the cohorts of a case."""
+    tables = [
+        pd.DataFrame(row["traces"][rule]).assign(cohort=row["case"], method=rule)
+        for row in found["cases"]
+        if row["case"] in TRACED
+        for rule in RULES
+    ]
+    traces = pd.concat([table.assign(epoch=range(1, len(table) + 1)) for table in tables], ignore_index=True)
+    traces = traces.assign(job="", kept=False, val_loss=float("nan"), val_auc=float("nan"))
+    return trace_figure(traces, styles=method_styles(RULES))
+
+
+def curve_figure(found: Mapping[str, Any]) -> Figure:
+    """A panel a phantom: mean AUC over cohorts against the slides to fit on; the band is one standard error."""
+    curves = found["curves"]
+    figure = Figure(figsize=(7.2, 3.2), layout="constrained")
+    axes = figure.subplots(1, len(curves), sharey=True, squeeze=False)[0]
+    for ax, (kind, by_method) in zip(axes, curves.items(), strict=True):
+        ax.axhline(0.5, color=GREY, linewidth=0.8, linestyle=(0, (4, 4)))
+        for method, (colour, dash) in method_styles(by_method).items():
+            points = pd.DataFrame(by_method[method])
+            low, high = points["mean"] - points["error"], points["mean"] + points["error"]
+            ax.fill_between(points["slides"], low, high, color=colour, alpha=0.2, linewidth=0)
+            ax.plot(points["slides"], points["mean"], dash, color=colour, marker="o", markersize=3.5, label=method)
+        ax.set(title=kind, xlabel="slides to fit on", xscale="log")
+        ax.set_xticks([point["slides"] for point in next(iter(by_method.values()))])
+        ax.xaxis.set_major_formatter(ScalarFormatter())
+        ax.xaxis.set_minor_locator(NullLocator())
+    axes[0].set_ylabel("AUC on new slides")
+    handles, labels = axes[0].get_legend_handles_labels()
+    figure.legend(handles, labels, loc="outside lower center", ncols=len(labels))
+    return figure
