@@ -130,11 +130,19 @@ def main(arguments: Sequence[str] | None = None) -> None:
         line["how"] = known[name].how if name in known else "reference"
         line["candidates"] = {c: asdict(s) for c, s in known[name].candidates.items()} if name in known else {}
     versus = compare(found, cohort.classes)
-    print("\n" + markdown(summary, versus, phantoms))
+    table = markdown(summary, versus, phantoms)
+    print("\n" + table)
     patients = len(set(cohort.patients))
     data = {"cells": sum(s.patches for s in cohort.slides), "images": len(cohort), "patients": patients}
     protocol = {"repeats": options.repeats, "folds": options.folds, "first_seed": FIRST, "inner_folds": INNER}
-    figures = {"rows": summary, "comparisons": versus, "phantoms": phantoms, "tried": TRIED}
+    figures = {
+        "rows": summary,
+        "comparisons": versus,
+        "phantoms": phantoms,
+        "tried": TRIED,
+        "markdown": table,
+        "about": __doc__,
+    }
     seconds = {"fits_made": bench.made, "seconds": time.time() - started}  # of this run: what was there is only read
     write(options.out, json.dumps({**figures, "data": data, "protocol": protocol, **seconds, **about}, indent=2))
 
