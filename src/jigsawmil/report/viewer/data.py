@@ -10,17 +10,17 @@ import numpy as np
 import pandas as pd
 import torch
 from numpy.typing import NDArray
-from scipy.spatial import cKDTree
 from scipy.stats import rankdata
 
 from ...cohort.bag import Bag
 from ...cohort.formats import find_bags
 from ...cohort.labels import slide_name
-from ...errors import FeatureError, SlideError, StudyError
+from ...errors import FeatureError, StudyError
 from ...slides.slide import Slide
 from ...study.runs import Run
 from ...train.checkpoint import load_model
 from ...train.explain import PatchMaps, explain
+from ..patches import check_slide, spacing, squares_of
 from .slides import SlideFolder
 
 Floats = NDArray[np.floating[Any]]
@@ -125,33 +125,16 @@ def features_in(run: Run, folder: Path) -> Run:
     return replace(run, slides=run.slides.assign(features=elsewhere))
 
 
-def place(bag: Bag, slide: Slide | None) -> Placement:
+def place(bag: Bag, slide: Slide | None, features: Path | None = None) -> Placement:
     """Patches on the slide, or on their own. A slide that cannot be that of the features is an error."""
-    scale = 1.0
-    if slide is not None and bag.unit == "um":
-        scale = 1 / slide.needed_mpp
-    coords = bag.coords.numpy() * scale
-    step = lattice_step(coords)
-    edge = bag.patch_size * scale if bag.patch_size else step
-    if slide is not None:
-        beyond = ((coords < -edge) | (coords + edge > np.array(slide.size) + edge)).any(axis=1).sum()
-        if beyond:
-            reach = " x ".join(f"{value:,.0f}" for value in (coords + edge).max(axis=0))
-            size = " x ".join(f"{value:,}" for value in slide.size)
-            raise SlideError(
-                f"{slide.path.name}: the slide has {size} pixels, but the patches of {bag.slide_id} reach to {reach}: "
-                f"{beyond} of {len(bag)} lie beyond it. It is not the slide of these features, or not at their "
-                "resolution. The patches are shown without it."
-            )
-    return Placement(coords, edge, min(edge, step), scale)
-
-
-def lattice_step(coords: Floats) -> float:
-    """Median distance to the nearest other place, along the axis in which it is larger; 1 for a single place."""
-    places = np.unique(coords, axis=0)
-    if len(places) < 2:
-        return 1.0
-    return float(np.median(cKDTree(places).query(places, k=2, p=np.inf)[0][:, 1]))
+    own = squares_of(bag)
+    squares = own if slide is None else check_slide(bag, slide, features)
+    return Placement(
+        coords=squares.corners,
+        edge=squares.edge,
+        cell=min(squares.edge, spacing(squares.corners)),
+        scale=squares.edge / own.edge,
+    )
 
 
 def columns(maps: PatchMaps, placement: Placement) -> dict[str, NDArray[np.float32]]:

@@ -3,13 +3,14 @@
 
 const jigsawmil = (() => {
   const LAYERS = {
-    attention: { colours: ["magma", "viridis", "inferno", "cividis"], chosen: "magma" },
+    attention: { colours: ["viridis", "magma", "inferno", "cividis"], chosen: "viridis" },
     evidence: { colours: ["RdBu_r", "PuOr_r", "BrBG_r"], chosen: "RdBu_r" },
-    jigsaw: { colours: ["viridis", "magma", "inferno", "cividis"], chosen: "viridis" },
+    jigsaw: { colours: ["cividis", "viridis", "magma", "inferno"], chosen: "cividis" },
   };
   const $ = (id) => document.getElementById(id);
   const panes = []; // {stage, source, state, info, data}
   let models, palettes, lattice = null;
+  let looked = null; // width of the pane when the ranges were set, and the ranges if they were to show everything
   const settings = { layer: "attention", opacity: 0.6, threshold: 0 };
   const mouse = { x: 0, y: 0 };
 
@@ -25,7 +26,8 @@ const jigsawmil = (() => {
     tiles.arrived = redraw;
     for (const range of [given.x_range, given.y_range]) range.change.connect(() => { redraw(); place_hover(null); });
     new ResizeObserver(reshape).observe($("pane0"));
-    document.addEventListener("mousemove", (event) => Object.assign(mouse, { x: event.clientX, y: event.clientY }));
+    const follow = (event) => Object.assign(mouse, { x: event.clientX, y: event.clientY });
+    document.addEventListener("pointermove", follow, { capture: true }); // before Bokeh hears of it
     document.addEventListener("click", pressed);
     document.addEventListener("keydown", (event) => {
       const typing = event.composedPath()[0].matches?.("input, select, textarea");
@@ -33,7 +35,7 @@ const jigsawmil = (() => {
     });
     panes.forEach((_, i) => receive(i));
     tell();
-    document.body.dataset.ready = "yes";
+    models.state.ready = true;
   }
 
   const view = () => {
@@ -46,24 +48,27 @@ const jigsawmil = (() => {
     const { clientWidth: width, clientHeight: height } = $("pane0");
     models.x_range.setv({ start: x - (scale * width) / 2, end: x + (scale * width) / 2 });
     models.y_range.setv({ start: y + (scale * height) / 2, end: y - (scale * height) / 2 });
-    looked = { width, scale };
+    looked = { width, fitted: null };
   }
-  let looked = null;
 
+  // A pane of another size: as large as it was, or whole where it was whole.
   function reshape() {
     const { left, right, top, bottom } = view();
-    const width = $("pane0").clientWidth;
+    const { clientWidth: width } = $("pane0");
     if (width === 0 || looked === null) return;
-    look((left + right) / 2, (top + bottom) / 2, (right - left) / looked.width); // as large as it was
-    looked.width = width;
+    if (looked.fitted === `${left} ${right} ${top}`) return fit();
+    look((left + right) / 2, (top + bottom) / 2, (right - left) / looked.width);
   }
 
   function fit() {
     const info = panes[0].info;
     if (!info) return;
-    const [x0, y0, x1, y1] = info.slide ? [0, 0, info.slide.width, info.slide.height] : [lattice.left, lattice.top, lattice.right, lattice.bottom];
+    const { width: w, height: h } = info.slide ?? {};
+    const [x0, y0, x1, y1] = info.slide ? [0, 0, w, h] : [lattice.left, lattice.top, lattice.right, lattice.bottom];
     const { clientWidth: width, clientHeight: height } = $("pane0");
     look((x0 + x1) / 2, (y0 + y1) / 2, 1.06 * Math.max((x1 - x0) / width, (y1 - y0) / height));
+    const { left, right, top } = view();
+    looked.fitted = `${left} ${right} ${top}`;
   }
 
   // New maps for a pane; an empty info empties it.
@@ -122,7 +127,7 @@ const jigsawmil = (() => {
     const words = {
       attention: ["least attended", "most attended"],
       evidence: [`against ${info.of}`, `for ${info.of}`],
-      jigsaw: ["put where it lies", `${short(info.shift_limit)} px away`],
+      jigsaw: ["put where it lies", `${short(info.shift_limit)} ${info.unit} away`],
     }[settings.layer];
     const [low, ramp, high] = $(`bar${i}`).children;
     low.textContent = shown ? words[0] : "this method solves no jigsaw of places";
@@ -192,7 +197,7 @@ const jigsawmil = (() => {
     rows.push(["attention", ...of((d) => d.attention[patch].toExponential(2))]);
     rows.push(["percentile", ...of((d) => (100 * d.attention_rank[patch]).toFixed(1))]);
     rows.push(["evidence", ...of((d) => (d.evidence[patch] > 0 ? "+" : "") + d.evidence[patch].toPrecision(3))]);
-    rows.push(["jigsaw", ...of((d, info) => (info.jigsaw ? `${short(d.shift[patch])} px off` : "–"))]);
+    rows.push(["jigsaw", ...of((d, info) => (info.jigsaw ? `${short(d.shift[patch])} ${info.unit} off` : "–"))]);
     return rows.map((cells) => {
       const row = document.createElement("div");
       row.append(...cells.map((text) => Object.assign(document.createElement("span"), { textContent: text })));
@@ -232,8 +237,10 @@ const jigsawmil = (() => {
   function search(text, source, filter) {
     const words = text.toLowerCase().split(/\s+/).filter(Boolean);
     const rows = source.data.words.map((row, i) => (words.every((word) => row.includes(word)) ? i : -1));
+    let typing = document.activeElement; // the table takes the focus when its rows change: back to the search
+    while (typing?.shadowRoot?.activeElement) typing = typing.shadowRoot.activeElement;
     filter.indices = Array.from(rows).filter((i) => i >= 0);
-    source.change.emit();
+    typing?.focus();
   }
 
   return { attach, receive, tell, hover, leave: () => place_hover(null), tap, opacity, threshold, layer, colours, search, look, view, panes, lattice: () => lattice };

@@ -5,7 +5,7 @@ from pathlib import Path
 from typing import Any
 
 from bokeh.core.properties import Any as Anything
-from bokeh.core.properties import Dict, Int, String
+from bokeh.core.properties import Bool, Dict, Int, String
 from bokeh.document import Document
 from bokeh.layouts import column, row
 from bokeh.model import DataModel
@@ -24,11 +24,13 @@ Two = tuple[ColumnDataSource, ColumnDataSource]
 
 
 class State(DataModel):
-    """What page and server tell each other. patch: the chosen one, -1 for none."""
+    """What page and server tell each other. ready: a browser has opened the page, not merely asked for it.
+    patch: the chosen one, -1 for none."""
 
+    ready: Any = Bool(default=False)
     patch: Any = Int(default=-1)
     notice: Any = String(default="")
-    busy: Any = String(default="")
+    busy: Any = String(default="Opening the run ...")
     headline: Any = String(default="")
 
 
@@ -68,7 +70,7 @@ def make_page(document: Document, title: str, choices: dict[str, list[str]], opa
         state=State(),
         panes=(Pane(), Pane()),
         sources=(ColumnDataSource(), ColumnDataSource()),
-        edges=(_lines("alpha", "width", "casing"), _lines("alpha", "width", "casing")),
+        edges=(_lines("alpha", "width", "size"), _lines("alpha", "width", "size")),
         arrows=(_lines(), _lines()),
         mark=mark,
         table=table,
@@ -94,6 +96,7 @@ def _place(document: Document, title: str, page: Page, opacity: float) -> None:
         Range1d(start=1, end=0),
     )  # level-0 pixels, y downwards; shared, so that both panes move together
     figures = [make_figure(i, ranges, page.edges[i], page.arrows[i], page.mark) for i in (0, 1)]
+    figures[0].tags = [page.state, *page.panes, *page.sources]  # what no part of the page refers to is not kept in step
     controls = make_controls(opacity)
     roots = {
         "choices": row(page.cohort, page.seed, page.method, page.other, spacing=14),

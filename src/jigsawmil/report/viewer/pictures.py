@@ -35,49 +35,59 @@ def gallery(maps: PatchMaps, placement: Placement, slide: Slide | None, by: str)
     """A button a patch; page.js goes to it."""
     if by.startswith("farthest") and maps.jigsaw is None:
         return "<p>This method solves no jigsaw of places.</p>"
-    chosen = ranking(maps, by)
-    evidence, rank, away = maps.evidence_for(), ranks(maps.attention), shifts(maps)
+    if by.startswith("farthest"):
+        words = [f"{value:,.0f}" for value in _away(maps, placement)]
+    elif by in ("most for", "most against"):
+        words = [f"{value:+.2g}" for value in maps.evidence_for()]
+    else:
+        words = [f"{100 * value:.1f} %" for value in ranks(maps.attention)]
     cards = []
-    for patch in chosen:
-        if by.startswith("most for") or by.startswith("most against"):
-            words = f"{evidence[patch]:+.2g}"
-        elif by.startswith("farthest"):
-            words = f"{away[patch] * placement.scale:,.0f} px"
-        else:
-            words = f"{100 * rank[patch]:.1f} %"
+    for patch in ranking(maps, by):
         picture = patch_picture(maps, placement, slide, int(patch), 96)
-        cards.append(f'<button type="button" data-patch="{patch}" title="patch {patch}">{picture}{words}</button>')
+        cards.append(
+            f'<button type="button" data-patch="{patch}" title="patch {patch}">{picture}{words[patch]}</button>'
+        )
     return f'<div class="cards">{"".join(cards)}</div>'
 
 
 def patch_card(patch: int, shown: Sequence[tuple[str, PatchMaps]], placement: Placement, slide: Slide | None) -> str:
-    """The chosen patch: its picture, and a column of figures a method."""
-    first = shown[0][1]
+    """The chosen patch: its picture, what it attends to, and a column of figures a method."""
     x, y = placement.coords[patch]
-    rows = [["patch", f"{patch}"], ["x, y", f"{x:,.0f}, {y:,.0f}"]]
-    heads = [["", *(f"<th>{escape(method)}</th>" for method, _ in shown)]] if len(shown) > 1 else []
-    rows.append(["attention", *(f"{maps.attention[patch]:.2e}" for _, maps in shown)])
-    rows.append(["percentile", *(f"{100 * ranks(maps.attention)[patch]:.1f}" for _, maps in shown)])
-    rows.append(["evidence", *(f"{maps.evidence_for()[patch]:+.3g}" for _, maps in shown)])
-    away = [f"{shifts(maps)[patch] * placement.scale:,.0f} px" if maps.jigsaw is not None else "–" for _, maps in shown]
-    rows.append(["jigsaw", *away])
-    body = "".join("<tr>" + "".join(f"<td>{cell}</td>" for cell in row) + "</tr>" for row in rows[:2])
-    body += "".join("<tr><td></td>" + "".join(row[1:]) + "</tr>" for row in heads)
-    body += "".join("<tr>" + "".join(f"<td>{cell}</td>" for cell in row) + "</tr>" for row in rows[2:])
-    picture = patch_picture(first, placement, slide, patch, 208)
-    notes = "".join(f"<p>{escape(neighbour_words(method, maps, patch, len(shown) > 1))}</p>" for method, maps in shown)
-    return f'<div class="one">{picture}<table>{body}</table></div>{notes}'
+    picture = patch_picture(shown[0][1], placement, slide, patch, 184)
+    several = len(shown) > 1
+    words = [
+        f"{method}: {neighbour_words(maps, patch)}" if several else neighbour_words(maps, patch)
+        for method, maps in shown
+    ]
+    notes = "".join(f"<p>{escape(text)}</p>" for text in words)
+    rows = {
+        "attention": [f"{maps.attention[patch]:.2e}" for _, maps in shown],
+        "percentile": [f"{100 * ranks(maps.attention)[patch]:.1f}" for _, maps in shown],
+        "evidence": [f"{maps.evidence_for()[patch]:+.3g}" for _, maps in shown],
+        "jigsaw": ["–" if maps.jigsaw is None else f"{_away(maps, placement)[patch]:,.0f} off" for _, maps in shown],
+    }
+    head = _row("th", ["", *(method for method, _ in shown)]) if several else ""
+    body = head + "".join(_row("td", [name, *cells]) for name, cells in rows.items())
+    place = f"<p><b>patch {patch}</b> at {x:,.0f}, {y:,.0f}</p>"
+    return f'<div class="one">{picture}<div>{place}{notes}</div></div><table>{body}</table>'
 
 
-def neighbour_words(method: str, maps: PatchMaps, patch: int, named: bool) -> str:
+def _row(kind: str, cells: Sequence[str]) -> str:
+    return "<tr>" + "".join(f"<{kind}>{escape(cell)}</{kind}>" for cell in cells) + "</tr>"
+
+
+def _away(maps: PatchMaps, placement: Placement) -> Floats:
+    return shifts(maps) * placement.scale
+
+
+def neighbour_words(maps: PatchMaps, patch: int) -> str:
     found = maps.neighbours(patch)
-    who = f"{method}: " if named else ""
     if found is None:
-        return f"{who}no attention between patches."
+        return "no attention between patches."
     neighbours, weights = found
     own = float(weights[neighbours == patch].sum())
     half = int(np.searchsorted(np.cumsum(weights), 0.5) + 1)
-    return f"{who}attends to {len(neighbours) - 1} neighbours, {100 * own:.0f} % to itself; half lies on {half}."
+    return f"attends to {len(neighbours) - 1} neighbours, {100 * own:.0f} % to itself; half of it lies on {half}."
 
 
 def patch_picture(maps: PatchMaps, placement: Placement, slide: Slide | None, patch: int, pixels: int) -> str:
@@ -96,6 +106,6 @@ def map_around(attention: Floats, placement: Placement, patch: int) -> NDArray[n
     places = np.round((placement.coords - placement.coords[patch]) / placement.cell).astype(int) + AROUND
     near = ((places >= 0) & (places <= 2 * AROUND)).all(axis=1)
     picture = np.full((2 * AROUND + 1, 2 * AROUND + 1, 3), 244, dtype=np.uint8)
-    tones = matplotlib.colormaps["magma"](ranks(attention)[near], bytes=True)[:, :3]
+    tones = matplotlib.colormaps["viridis"](ranks(attention)[near], bytes=True)[:, :3]
     picture[places[near, 1], places[near, 0]] = tones
     return picture

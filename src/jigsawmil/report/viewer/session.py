@@ -11,7 +11,7 @@ import numpy as np
 from bokeh.document import Document
 from bokeh.model import Model
 
-from ...errors import JigsawmilError, SlideError
+from ...errors import FeatureError, JigsawmilError, SlideError
 from ...slides.slide import Slide
 from ...train.explain import PatchMaps
 from .data import Key, Library, Placement, columns, limit, place, shifts
@@ -58,6 +58,7 @@ class Session:
         when(page.table.selected, "indices", self.open)
         when(page.ranking, "value", self.draw_gallery)
         when(page.state, "patch", self.choose)
+        when(page.state, "ready", self.open)
         self.list_slides(fresh=True)
 
     def list_slides(self, fresh: bool = False) -> None:
@@ -72,16 +73,15 @@ class Session:
             "p": table["p"].to_numpy(), "mark": list(mark), "words": list(words.str.lower()),
         }  # fmt: skip
         if fresh:
-            page.search.value = ""
+            page.search.update(value="", value_input="")
             page.rows.indices = list(range(len(table)))
-            page.table.selected.indices = [0]  # calls open(), unless it was the first before
-        if not fresh or page.table.selected.indices == [0]:
-            self.open()
+            page.table.selected.indices = [0]
+        self.open()
 
     def open(self) -> None:
         """Compute the maps of the chosen slide and show them."""
         page, chosen = self.page, self.page.table.selected.indices
-        if not chosen:
+        if not chosen or not page.state.ready:
             return
         slide_id = page.table.data["slide"][chosen[0]]
         methods = [page.method.value]
@@ -94,13 +94,15 @@ class Session:
         self._later("open", THINKERS, lambda: self._look(keys), self._show)
 
     def _look(self, keys: tuple[Key, ...]) -> Shown:
-        library, notice, slide = self.library, "", None
+        library, key, notice, slide = self.library, keys[0], "", None
         maps = tuple(library.maps(key) for key in keys)
         try:
-            slide = None if library.slides is None else library.slides.get(keys[0].slide_id)
-            placement = place(maps[0].bag, slide)
-        except SlideError as error:
-            notice, slide, placement = str(error), None, place(maps[0].bag, None)
+            slide = None if library.slides is None else library.slides.get(key.slide_id)
+            features = library.run.features_of(key.slide_id, cohort=key.cohort)
+            placement = place(maps[0].bag, slide, features)
+        except (SlideError, FeatureError) as error:
+            notice = f"{error}\nThe patches are shown without the slide."
+            slide, placement = None, place(maps[0].bag, None)
         return Shown(keys, maps, placement, slide, notice)
 
     def _show(self, found: "Shown | str") -> None:
@@ -136,6 +138,7 @@ class Session:
             "method": key.variant,
             "caption": f"{key.variant}: {maps.prediction}, p = {p:.2f}",
             "of": maps.shown_class,
+            "unit": "px" if slide is not None or maps.bag.unit == "px" else "µm",
             "edge": shown.placement.edge,
             "cell": shown.placement.cell,
             "jigsaw": maps.jigsaw is not None,
@@ -235,4 +238,4 @@ def neighbour_lines(maps: PatchMaps, middle: Any, patch: int) -> dict[str, Any]:
     ends = middle[neighbours]
     start = np.broadcast_to(middle[patch], ends.shape)
     places = dict(zip(EDGES, (start[:, 0], start[:, 1], ends[:, 0], ends[:, 1]), strict=True))
-    return {**places, "alpha": 0.15 + 0.85 * share, "width": 0.5 + 3.5 * share, "casing": 2 + 4 * share}
+    return {**places, "alpha": 0.2 + 0.8 * share, "width": 0.5 + 2 * share, "size": 3 + 8 * share}

@@ -43,11 +43,15 @@ class SlideFolder:
     def path(self, slide_id: str) -> Path:
         """The one file of a slide, which lies in the folder."""
         files = self._files.get(slide_id, [])
-        if len(files) != 1:
-            found = (
-                f"{len(files)} files: {', '.join(file.name for file in files)}" if files else "no slide of that name"
+        if not files:
+            raise SlideError(
+                f"{slide_id}: none of the {len(self)} slides in {self.folder} has this name. Add it there."
             )
-            raise SlideError(f"{slide_id}: {found} in {self.folder}; expected one. The patches are shown without it.")
+        if len(files) > 1:
+            names = ", ".join(str(file.relative_to(self.folder)) for file in files)
+            raise SlideError(
+                f"{slide_id}: {len(files)} files in {self.folder} have this name: {names}. Leave one there."
+            )
         real = files[0].resolve()
         if not real.is_relative_to(self.folder):
             raise SlideError(

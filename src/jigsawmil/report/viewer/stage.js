@@ -5,8 +5,9 @@ const EDGE = 512; // pixels of a tile
 const MOST_TILES = 300; // kept, of all slides and panes
 const AT_ONCE = 6; // requests
 const LARGE = 10; // screen pixels: from here on patches are drawn one by one, to the exact place
-const PAPER = "#ffffff";
-const FAINT = 0xe4e4e0; // patches below the threshold where there is no slide behind them
+const GLASS = "#ffffff"; // around a slide
+const PAPER = "#ececea"; // where there is no slide: white is a colour of the maps
+const FAINT = 0xdcdcd9; // patches below the threshold, on paper
 
 // Tiles of all slides by their address: asked for when they are seen, the nearest to the middle first.
 const tiles = {
@@ -87,7 +88,7 @@ class Stage {
     const { left, top, right } = this.view();
     const zoom = (width * ratio) / (right - left); // device pixels a level-0 pixel
     context.setTransform(1, 0, 0, 1, 0, 0);
-    context.fillStyle = PAPER;
+    context.fillStyle = this.slide ? GLASS : PAPER;
     context.fillRect(0, 0, canvas.width, canvas.height);
     const box = (x, y, w, h) => {
       // edges on whole pixels: neighbours neither overlap nor leave a seam

@@ -23,7 +23,7 @@ from bokeh.models.widgets.tables import DataTable, HTMLTemplateFormatter, Number
 from bokeh.plotting import figure
 
 LAYERS = ("attention", "evidence", "jigsaw")
-PALETTES = ("magma", "viridis", "inferno", "cividis", "RdBu_r", "PuOr_r", "BrBG_r")  # page.js says which suits which
+PALETTES = ("viridis", "magma", "inferno", "cividis", "RdBu_r", "PuOr_r", "BrBG_r")  # page.js says which suits which
 MARK = '<b style="color: <%= value === "✗" ? "#b3261e" : "#2e7d32" %>"><%- value %></b>'
 CYAN, DARK, GOLD = "#00d0e8", "#10151c", "#ffd54a"  # stand out from tissue and from every palette
 FONT = 'font: 12px/1.4 system-ui, -apple-system, "Segoe UI", "Helvetica Neue", Arial, sans-serif; color: #23272e;'
@@ -32,22 +32,25 @@ TABLE = """
 .slick-cell { font-size: 12.5px; border-right: none !important; }
 .slick-header-column { font-size: 12px; font-weight: 600; }
 .slick-row { cursor: pointer; }
+.slick-cell.active { border-color: transparent !important; }
 .slick-cell.selected { background: #d6e8f0 !important; }
 """
 CARDS = f":host {{ {FONT} }}" + """
+.bk-clearfix { width: 100%; }
 .cards { display: grid; grid-template-columns: repeat(4, 1fr); gap: 6px; }
 button { padding: 0; border: 1px solid #dfe1e5; border-radius: 5px; background: #fff; cursor: pointer; overflow: hidden;
   font: inherit; font-size: 11px; color: #6b7280; }
 button:hover { border-color: #2f6f8f; }
 button img { display: block; width: 100%; aspect-ratio: 1; }
 img.map { image-rendering: pixelated; }
-.one { display: flex; gap: 10px; align-items: flex-start; }
-.one img { width: 104px; height: 104px; border-radius: 5px; border: 1px solid #dfe1e5; flex: none; }
-table { border-collapse: collapse; font-variant-numeric: tabular-nums; }
-td, th { padding: 0 8px 0 0; white-space: nowrap; text-align: left; }
-td:first-child { color: #6b7280; }
-th { font-weight: 600; max-width: 76px; overflow: hidden; text-overflow: ellipsis; }
-p { margin: 4px 0 0; color: #6b7280; }
+.one { display: flex; gap: 10px; align-items: flex-start; margin-bottom: 4px; }
+.one img { width: 92px; height: 92px; border-radius: 5px; border: 1px solid #dfe1e5; flex: none; }
+table { border-collapse: collapse; font-variant-numeric: tabular-nums; width: 100%; table-layout: fixed; }
+td, th { padding: 0 8px 0 0; white-space: nowrap; text-align: left; overflow: hidden; text-overflow: ellipsis; }
+td:first-child, th:first-child { color: #6b7280; width: 72px; }
+th { font-weight: 600; }
+p { margin: 0 0 3px; color: #6b7280; }
+b { color: #23272e; }
 """  # fmt: skip
 
 
@@ -67,27 +70,21 @@ def make_figure(
         x_range=ranges[0], y_range=ranges[1], sizing_mode="stretch_both", tools="", toolbar_location=None, min_border=0,
         background_fill_alpha=0, border_fill_alpha=0, outline_line_color=None,
     )  # fmt: skip
+    plot.stylesheets = [
+        InlineStyleSheet(css=".bk-Canvas { --highlight-color: transparent; }")
+    ]  # no dots around a click
     plot.axis.visible = False
     plot.grid.visible = False
     wheel = WheelZoomTool(maintain_focus=False)
     plot.add_tools(PanTool(), wheel)
     plot.toolbar.active_scroll = wheel
-    for colour, column in ((DARK, "casing"), (CYAN, "width")):
-        plot.segment(
-            "x0",
-            "y0",
-            "x1",
-            "y1",
-            source=edges,
-            line_color=colour,
-            line_alpha="alpha",
-            line_width=column,
-            line_cap="round",
-        )
+    ends: dict[str, Any] = {"x0": "x0", "y0": "y0", "x1": "x1", "y1": "y1"}
+    plot.segment(**ends, source=edges, line_color=CYAN, line_alpha="alpha", line_width="width")
+    plot.scatter("x1", "y1", source=edges, size="size", fill_color=CYAN, fill_alpha="alpha", line_color=DARK)
     for colour, width in ((DARK, 5), (CYAN, 2.5)):
         plot.rect("x", "y", "edge", "edge", source=mark, fill_color=None, line_color=colour, line_width=width)
     for colour, width in ((DARK, 5), (GOLD, 3)):
-        plot.segment("x0", "y0", "x1", "y1", source=arrow, line_color=colour, line_width=width)
+        plot.segment(**ends, source=arrow, line_color=colour, line_width=width)
     plot.scatter("x1", "y1", source=arrow, size=11, fill_color=GOLD, line_color=DARK)
     plot.js_on_event("mousemove", js(f"jigsawmil.hover({pane}, cb_obj.x, cb_obj.y)"))
     plot.js_on_event("mouseleave", js("jigsawmil.leave()"))
@@ -98,11 +95,11 @@ def make_figure(
 def make_table(source: ColumnDataSource, rows: IndexFilter) -> DataTable:
     """The slides; a field of a cell is text, never markup."""
     columns = [
-        TableColumn(field="slide", title="slide", width=104),
-        TableColumn(field="label", title="label", width=82),
-        TableColumn(field="predicted", title="predicted", width=82),
-        TableColumn(field="p", title="p", width=36, formatter=NumberFormatter(format="0.00", nan_format="–")),
-        TableColumn(field="mark", title="", width=22, formatter=HTMLTemplateFormatter(template=MARK), sortable=False),
+        TableColumn(field="slide", title="slide", width=98),
+        TableColumn(field="label", title="label", width=78),
+        TableColumn(field="predicted", title="predicted", width=78),
+        TableColumn(field="p", title="p", width=40, formatter=NumberFormatter(format="0.00", nan_format="–")),
+        TableColumn(field="mark", title="", width=24, formatter=HTMLTemplateFormatter(template=MARK), sortable=False),
     ]
     return DataTable(
         source=source, columns=columns, view=CDSView(filter=rows), index_position=None, row_height=25,
