@@ -82,7 +82,7 @@ def _read_polygons(path: Path) -> list[Polygon]:
         ) from error
     except (OSError, ValueError, TypeError, IndexError, AttributeError) as error:
         raise SlideError(f"{path.name}: not GeoJSON as QuPath exports it ({error}).") from error
-    if not found:
+    if not any(map(len, found)):
         raise SlideError(f"{path.name}: holds no polygon; expected the outlines of tissue.")
     return found
 

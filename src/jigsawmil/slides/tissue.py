@@ -16,7 +16,7 @@ Mask = NDArray[np.bool_]  # (height, width)
 Field = NDArray[np.floating]  # (height, width)
 
 MPP = 8.0  # microns a pixel of the thumbnail
-SATURATED = 0.05  # (max - min) / max of R, G, B above that of glass: pale eosin has 0.08, glass up to 0.03
+SATURATED = 0.05  # (max - min) / max of R, G, B against glass: pale eosin has 0.08, glass up to 0.03
 INKY = 0.25  # saturation of a pen; the pale blue of a counterstain stays below
 COLD = 0.04  # how far green exceeds red in ink, blue or green, by brightness; stained tissue is the other way round
 BLUE = 0.4  # red / blue of blue ink over tissue is below; the darkest nuclei have 0.5
@@ -25,7 +25,7 @@ BLACK, DARK, GREY = (
     0.33,
     0.25,
 )  # black ink and frames: brightness below BLACK, or below DARK and saturation below GREY
-ROUGH = 0.012  # standard deviation of brightness in a window, over a piece of tissue; tinted glass stays below
+ROUGH = 0.006  # standard deviation of green in a window, in most of a piece of tissue; tinted glass stays below
 
 
 @dataclass(frozen=True)
@@ -68,23 +68,30 @@ def thumbnail_scale(slide: Slide) -> float:
 
 def tissue_mask(image: Picture, mpp: float, settings: TissueSettings = DEFAULT) -> Mask:
     """(height, width): tissue in an RGB picture of `mpp` microns a pixel."""
-    red, green, blue = (_blur(image[..., channel], settings.smooth / mpp) for channel in range(3))
-    bright = np.maximum(np.maximum(red, green), blue)
-    saturation = 1 - np.minimum(np.minimum(red, green), blue) / np.maximum(bright, np.float32(1e-3))
+    channels = _on_clear_glass([_blur(image[..., channel], settings.smooth / mpp) for channel in range(3)])
+    (red, green, blue), (bright, saturation) = channels, _brightness_and_saturation(channels)
 
     cold = (green - red > COLD * bright) | (red < BLUE * blue)
     black = (bright < BLACK) | ((bright < DARK) & (saturation < GREY))
     foreign = _foreign(cold, black, saturation, settings.ink / mpp)
-    stained = (saturation > SATURATED + _glass(bright, saturation)) & ~foreign
+    stained = (saturation > SATURATED) & ~foreign
     joined = _shrink(_grow(stained, settings.gap / mpp), settings.gap / mpp)
     mask = _close_holes(joined, _disc_area(settings.hole / mpp)) & ~foreign
-    return _textured_pieces(mask, bright, settings.window / mpp, _disc_area(settings.speck / mpp))
+    return _textured_pieces(mask, image[..., 1], settings.window / mpp, _disc_area(settings.speck / mpp))
 
 
-def _glass(bright: Field, saturation: Field) -> float:
-    """Saturation of bare glass: the median of what is bright and nearly colourless, 0 without any."""
-    glass = saturation[(bright > 0.8) & (saturation < 0.04)]
-    return float(np.median(glass)) if glass.size > 0.01 * saturation.size else 0.0
+def _brightness_and_saturation(channels: list[Field]) -> tuple[Field, Field]:
+    bright = np.maximum.reduce(channels)
+    return bright, 1 - np.minimum.reduce(channels) / np.maximum(bright, np.float32(1e-3))
+
+
+def _on_clear_glass(channels: list[Field]) -> list[Field]:
+    """Without the colour of lamp and glass: the median of what is bright and nearly colourless, if there is any."""
+    bright, saturation = _brightness_and_saturation(channels)
+    glass = (bright > 0.8) & (saturation < 0.05)
+    if glass.mean() < 0.01:
+        return channels
+    return [channel / np.median(channel[glass]) for channel in channels]
 
 
 def _foreign(cold: Mask, black: Mask, saturation: Field, width: float) -> Mask:
@@ -114,18 +121,21 @@ def _close_holes(mask: Mask, area: float) -> Mask:
     return mask | small[label]
 
 
-def _textured_pieces(mask: Mask, bright: Field, window: float, area: float) -> Mask:
-    """Pieces that are large enough and not as smooth as tinted glass."""
+def _textured_pieces(mask: Mask, green: NDArray[np.uint8], window: float, area: float) -> Mask:
+    """Pieces that are large enough, and in most of their pixels not as smooth as tinted glass.
+
+    Green is what eosin and haematoxylin both take away.
+    """
     label, count = ndimage.label(mask)
     if not count:
         return mask
     size = max(3, round(window))
-    mean = ndimage.uniform_filter(bright, size)
-    rough = np.sqrt(np.maximum(ndimage.uniform_filter(bright * bright, size) - mean * mean, 0))
-    inside = label.ravel()
-    sizes = np.bincount(inside, minlength=count + 1)
-    texture = np.bincount(inside, rough.ravel(), minlength=count + 1) / np.maximum(sizes, 1)
-    keep = (sizes >= area) & (texture > ROUGH)
+    value = green.astype(np.float32)
+    mean = ndimage.uniform_filter(value, size)
+    rough = ndimage.uniform_filter(value * value, size) - mean * mean > (255 * ROUGH) ** 2
+    sizes = np.bincount(label.ravel(), minlength=count + 1)
+    textured = np.bincount(label[rough], minlength=count + 1)
+    keep = (sizes >= area) & (2 * textured > sizes)
     keep[0] = False
     return keep[label]
 
