@@ -92,8 +92,7 @@ def show_paper(
     """The table in the paper's form, also as table.md in the run folder."""
     where = str(file) if file else "the study file"
     form = PaperForm(list(study.variants), list(study.cohorts), published, study.phantom, where)
-    for table in paper_tables(result.summary, form, screen.width):
-        screen.print(table, "")
+    screen.print(*paper_tables(result.summary, form, screen.width), "", sep="\n")
     with writing_to(out), replacing(out / "table.md") as temporary:
         temporary.write_text(paper_markdown(result.summary, form), encoding="utf-8")
 

@@ -27,8 +27,8 @@ class PaperForm:
     file: str = "the study file"
 
 
-def paper_tables(summary: pd.DataFrame, form: PaperForm, width: int = 80) -> list[Table]:
-    """One table, or several below each other where the cohorts do not fit beside each other."""
+def paper_tables(summary: pd.DataFrame, form: PaperForm, width: int = 80) -> list[Table | Text]:
+    """A title, a table (several below each other where the cohorts do not fit beside each other), and what to know."""
     names = Column("variant", list(form.variants), name=True)
     blocks: list[list[Column]] = []
     room = 0
@@ -40,12 +40,10 @@ def paper_tables(summary: pd.DataFrame, form: PaperForm, width: int = 80) -> lis
             room = width - column_width(names)
         blocks[-1] += pair
         room -= needed
-    tables = [table_of(block, width, []) for block in blocks]
-    title = "\n".join([_title(form), *_cohort_lines(summary)])
-    tables[0].title = Text(title, "bold")
     warning = [(PHANTOM + " ", "bold red")] if form.phantom else []
-    tables[-1].caption = Text.assemble(*warning, (" ".join(_notes(summary, form)), "dim"))
-    return tables
+    notes = Text.assemble(*warning, (" ".join(_notes(summary, form)), "dim"))
+    tables = [part for block in blocks for part in (Text(), table_of(block, width, []))][1:]  # a blank line between
+    return [Text(_title(form), "bold"), *tables, notes]
 
 
 def paper_markdown(summary: pd.DataFrame, form: PaperForm) -> str:
@@ -56,7 +54,8 @@ def paper_markdown(summary: pd.DataFrame, form: PaperForm) -> str:
     rows += [list(cells) for cells in zip(*(c.cells for c in columns), strict=True)]
     table = "\n".join("| " + " | ".join(cell.replace("|", "\\|") for cell in row) + " |" for row in rows)
     warning = [f"**{PHANTOM}**"] * form.phantom
-    return "\n\n".join([_title(form), *warning, *_cohort_lines(summary), table, " ".join(_notes(summary, form))]) + "\n"
+    of = [cohort_line(name, rows) for name, rows in cohorts(summary)]
+    return "\n\n".join([_title(form), *warning, *of, table, " ".join(_notes(summary, form))]) + "\n"
 
 
 def _pair(summary: pd.DataFrame, form: PaperForm, cohort: str) -> list[Column]:
@@ -74,15 +73,12 @@ def _title(form: PaperForm) -> str:
     return form.published.source + (", run on PHANTOM STAND-INS" if form.phantom else "")
 
 
-def _cohort_lines(summary: pd.DataFrame) -> list[str]:
-    return [cohort_line(name, rows) for name, rows in cohorts(summary)]
-
-
 def _notes(summary: pd.DataFrame, form: PaperForm) -> list[str]:
     over = counted(summary["folds"], "test fold") if len(summary) else "test folds"
     if "seeds" in summary and summary["seeds"].max() > 1:
         over += f" of each of {summary['seeds'].max()} seeds"
-    notes = [f"AUC, mean ± standard deviation over {over}; - where a job failed."]
+    whole = len(summary) == len(form.variants) * len(form.cohorts)
+    notes = [f"AUC, mean ± standard deviation over {over}{'' if whole else '; - where a job failed'}."]
     if form.phantom:
         notes.append("Published figures do not belong beside phantoms and are left out.")
     elif form.published.figures:
