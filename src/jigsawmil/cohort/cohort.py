@@ -15,8 +15,9 @@ from ..errors import FeatureError, LabelError
 from .audit import Audit, Entry, LeftOut, audit, peek_all
 from .bag import Bag, Unit
 from .formats import BagInfo, find_bags, read_bag
-from .labels import MISSING, LabelTable, patients_of, plain_labels, read_labels, slide_name, sort_classes, tcga_site
+from .labels import LabelTable, patients_of, plain_labels, read_labels, slide_name, sort_classes, tcga_site
 from .store import Store, read_ahead
+from .tables import MISSING
 
 Task = Literal["binary", "multiclass", "ordinal"]
 Progress = Callable[[int, int], None]

@@ -4,27 +4,17 @@ Everything is a string from the first byte on, so that "007" stays "007" and a c
 Nothing is judged here beyond what makes a table unreadable: `audit` lists what is wrong with a table, all at once.
 """
 
-import csv
-import difflib
 import re
 from collections import defaultdict
-from collections.abc import Collection, Iterable, Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Literal, NamedTuple
+from typing import Literal
 
 import pandas as pd
 
 from ..errors import LabelError
-
-# Cells that hold nothing. "None", "null", "unknown" are not among them: they are used as classes.
-MISSING = frozenset({"", "NA", "N/A", "#N/A", "<NA>", "NaN", "nan"})
-
-# Column names by role, after `_plain`; the first that is there wins.
-SLIDE_NAMES = ("slide_id", "slide", "slide_name", "filename", "file_name", "image_id")  # CLAM, slideflow, STAMP, PANDA
-PATIENT_NAMES = ("patient_id", "patient", "case_id", "case")  # nnMIL and cBioPortal, STAMP and slideflow, CLAM
-LABEL_NAMES = ("label", "category", "target")
-NO_LABEL = re.compile(r"(|index|unnamed:_\d+|split|fold|fold_\d+|dataset|study_id|sample_id)")  # splits, bookkeeping
+from .tables import PATIENT_NAMES, SLIDE_NAMES, Table, option_for, read_table
 
 EXTENSION = re.compile(
     r"(\.ome)?\.(svs|svslide|tiff?|ndpi|mrxs|scn|bif|vms|vmu|czi|dcm|qptiff|h5|hdf5|pt|npy|zarr)$", re.IGNORECASE
@@ -77,7 +67,7 @@ class LabelTable:
         if not joined:
             raise LabelError(
                 f"{self.source} has patients ({listed(list(by_patient), 2)}) but no column of slides, and no feature "
-                f"file ({listed(names, 2)}) is named after one of them. Name the column ({_option('slide')}), or give "
+                f"file ({listed(names, 2)}) is named after one of them. Name the column ({option_for('slide')}), or give "
                 "the table that says which slide is whose: slide_table= or --slide-table, columns PATIENT and FILENAME."
             )
         rows = self.rows.iloc[[row for _, row in joined]].assign(slide_id=[slide_id for slide_id, _ in joined])
@@ -101,19 +91,19 @@ def read_labels(
 
     With `slide_table` (STAMP: PATIENT, FILENAME), `path` gives a label to a patient, and the slides come from there.
     """
-    table = _read_table(Path(path), sheet)
-    slides = _read_table(Path(slide_table), None) if slide_table is not None else None
+    table = read_table(Path(path), sheet)
+    slides = read_table(Path(slide_table), None) if slide_table is not None else None
     columns: dict[str, str] = {}
 
     where = slides or table
     slide = where.pick("slide", SLIDE_NAMES, slide_column)
     if slides is not None and slide is None:
-        raise LabelError(f"{slides.name}: no column of slides. Found {slides.found()}. Name it: {_option('slide')}.")
+        raise LabelError(f"{slides.name}: no column of slides. Found {slides.found()}. Name it: {option_for('slide')}.")
     patient = table.pick("patient", PATIENT_NAMES, patient_column)
     if patient is None and (slide is None or slides is not None):
         raise LabelError(
             f"{table.name}: no column of {'patients' if slides else 'slides or patients'} is recognised. Found "
-            f"{table.found()}. Name it: {_option('patient' if slides else 'slide')}."
+            f"{table.found()}. Name it: {option_for('patient' if slides else 'slide')}."
         )
     taken = {patient} if slides is not None else {slide, patient}
     columns["label"] = table.pick_label(label_column, taken)
@@ -150,13 +140,13 @@ def read_labels(
     return LabelTable(rows[first + [c for c in rows if c not in first]], table.name, level, columns, tuple(notes))
 
 
-def _join(clinical: pd.DataFrame, slides: "_Table", slide: str | None, patient_column: str | None) -> pd.DataFrame:
+def _join(clinical: pd.DataFrame, slides: "Table", slide: str | None, patient_column: str | None) -> pd.DataFrame:
     """A row for each slide with its patient's label, then the patients without slides; nothing drops out."""
     assert slide is not None
     named = patient_column if patient_column in slides.columns else None
     patient = slides.pick("patient", PATIENT_NAMES, named)
     if patient is None:
-        raise LabelError(f"{slides.name}: no column of patients. Found {slides.found()}. Use {_option('patient')}.")
+        raise LabelError(f"{slides.name}: no column of patients. Found {slides.found()}. Use {option_for('patient')}.")
     left = pd.DataFrame(
         {"slide_id": [slide_name(value) for value in slides.values(slide)], "patient_id": slides.values(patient)}
     )
@@ -182,7 +172,7 @@ def patients_of(slide_ids: Sequence[str]) -> tuple[list[str], str]:
         return [s[:12] for s in slide_ids], "No column of patients: the first 12 characters of TCGA barcodes are taken."
     return list(slide_ids), (
         "No column of patients: each slide counts as a patient of its own. If patients have several slides, "
-        f"name the column ({_option('patient')}), or their slides will lie on both sides of a split."
+        f"name the column ({option_for('patient')}), or their slides will lie on both sides of a split."
     )
 
 
@@ -211,129 +201,3 @@ def listed(names: Sequence[str], limit: int = 10) -> str:
     """Names in a row, the first `limit` of them: a, b, c ... and 7 more."""
     more = len(names) - limit
     return ", ".join(map(str, names[:limit])) + (f" ... and {more} more" if more > 0 else "")
-
-
-class _Table(NamedTuple):
-    """Cells as text. lines: the row of each in the file, as an editor or Excel counts."""
-
-    name: str
-    columns: list[str]
-    rows: list[list[str]]
-    lines: list[int]
-    notes: list[str]
-
-    def values(self, column: str, missing: Collection[str] = MISSING) -> list[str]:
-        j = self.columns.index(column)
-        return ["" if row[j] in missing else row[j] for row in self.rows]
-
-    def found(self) -> str:
-        return "the columns " + ", ".join(repr(c) for c in self.columns if c)
-
-    def existing(self, role: str, name: str) -> str:
-        """`name`, if it is a column, and one only."""
-        if self.columns.count(name) == 1:
-            return name
-        if name in self.columns:
-            raise LabelError(f"{self.name}: the column {name!r} is there {self.columns.count(name)} times. Rename one.")
-        near = difflib.get_close_matches(_plain(name), map(_plain, self.columns), n=1)
-        hint = f" Did you mean {next(c for c in self.columns if _plain(c) == near[0])!r}?" if near else ""
-        raise LabelError(f"{self.name}: no column {name!r} for {_option(role)}. Found {self.found()}.{hint}")
-
-    def pick(self, role: str, known: Sequence[str], named: str | None) -> str | None:
-        """The column for a role: the one named, or the first with a known name, or None."""
-        if named is not None:
-            return self.existing(role, named)
-        plain = {_plain(c): c for c in reversed(self.columns)}
-        candidates = [plain[name] for name in known if name in plain]
-        if len(candidates) > 1:
-            others = ", ".join(map(repr, candidates[1:]))
-            self.notes.append(f"{self.name}: {role}s come from {candidates[0]!r}, not from {others} ({_option(role)}).")
-        return self.existing(role, candidates[0]) if candidates else None
-
-    def pick_label(self, named: str | None, taken: set[str | None]) -> str:
-        """The column named, or one called label, or the only one that is left when every other has a role."""
-        if named is not None or any(_plain(c) in LABEL_NAMES for c in self.columns):
-            column = self.pick("label", LABEL_NAMES, named)
-            assert column is not None
-            return column
-        left = [c for c in self.columns if c not in taken and not NO_LABEL.fullmatch(_plain(c))]
-        left = [c for c in left if _plain(c) not in (*SLIDE_NAMES, *PATIENT_NAMES)]
-        if len(left) == 1:
-            return left[0]
-        what = f"{len(left)} columns could be the label" if left else "no column is the label"
-        raise LabelError(f"{self.name}: {what}. Found {self.found()}. Name it: {_option('label')}.")
-
-
-def _option(role: str) -> str:
-    return f"{role}_column= or --{role}-column"
-
-
-def _plain(column: str) -> str:
-    return re.sub(r"[\s-]+", "_", column.strip().lower())
-
-
-def _read_table(path: Path, sheet: str | None) -> _Table:
-    """Cells of a file as stripped text; comment lines before the header and blank rows go."""
-    if not path.is_file():
-        raise LabelError(f"{path}: there is no such file. Expected a label table (CSV, TSV or XLSX).")
-    if path.suffix.lower() == ".xls":
-        raise LabelError(f"{path.name}: the old XLS format is not read. Save the table as XLSX or CSV.")
-    notes: list[str] = []
-    raw = _xlsx_cells(path, sheet, notes) if path.suffix.lower() in (".xlsx", ".xlsm") else _text_cells(path)
-    cells = [(line, row) for line, row in raw if any(row)]
-    if not cells:
-        raise LabelError(f"{path.name}: the table is empty. Expected a header row and a row for each slide or patient.")
-    (_, header), body = cells[0], cells[1:]
-    for line, row in body:
-        if any(row[len(header) :]):
-            raise LabelError(
-                f"{path.name}, line {line}: {len(row)} cells, the header has {len(header)} columns. "
-                "Put cells that contain the delimiter in quotes."
-            )
-    rows = [row[: len(header)] + [""] * (len(header) - len(row)) for _, row in body]
-    return _Table(path.name, header, rows, [line for line, _ in body], notes)
-
-
-def _text_cells(path: Path) -> list[tuple[int, list[str]]]:
-    try:
-        lines = path.read_text(encoding="utf-8-sig").split("\n")
-    except UnicodeDecodeError as error:
-        raise LabelError(f"{path.name}: not text in UTF-8 ({error.reason}). Save the table as CSV UTF-8.") from None
-    skip = next((i for i, line in enumerate(lines) if line.strip() and not line.startswith("#")), len(lines))
-    # The delimiter that gives the header most columns: cells, not characters, so that quoted commas do not count.
-    delimiter = max("\t;,", key=lambda d: len(next(csv.reader(lines[skip:], delimiter=d), [])))
-    reader = csv.reader(lines[skip:], delimiter=delimiter, strict=True)  # else an open quote swallows all that follows
-    try:
-        return [(skip + reader.line_num, [cell.strip() for cell in row]) for row in reader]
-    except csv.Error as error:
-        raise LabelError(
-            f"{path.name}, line {skip + reader.line_num}: not a table ({error}). Look for an open or stray quote."
-        ) from None
-
-
-def _xlsx_cells(path: Path, sheet: str | None, notes: list[str]) -> list[tuple[int, list[str]]]:
-    from openpyxl import load_workbook  # half a second that readers of CSV need not wait
-
-    try:
-        book = load_workbook(path, read_only=True, data_only=True)
-    except Exception as error:  # a damaged file fails in zip, in XML or in openpyxl
-        raise LabelError(f"{path.name}: not a readable XLSX ({error}). Save it anew, or as CSV.") from error
-    try:
-        names = book.sheetnames
-        if sheet is not None and sheet not in names:
-            raise LabelError(f"{path.name}: no sheet {sheet!r}. Found {', '.join(map(repr, names))} (--sheet).")
-        if sheet is None and len(names) > 1:
-            notes.append(f"{path.name}: read from the first of {len(names)} sheets, {names[0]!r} (sheet= or --sheet).")
-        rows = book[sheet or names[0]].iter_rows(values_only=True)
-        return [(line, [_cell(value) for value in row]) for line, row in enumerate(rows, start=1)]
-    finally:
-        book.close()
-
-
-def _cell(value: object) -> str:
-    """Excel knows no integers: 7.0 is 7."""
-    if value is None:
-        return ""
-    if isinstance(value, float) and value.is_integer():
-        return str(int(value))
-    return str(value).strip()

@@ -9,16 +9,8 @@ import pandas as pd
 
 from ...errors import FeatureError, LabelError
 from ..formats import find_bags
-from ..labels import (
-    EXTENSION,
-    PATIENT_NAMES,
-    SLIDE_NAMES,
-    TCGA_PATIENT,
-    _plain,
-    _read_table,
-    _Table,
-    slide_name,
-)
+from ..labels import EXTENSION, TCGA_PATIENT, slide_name
+from ..tables import PATIENT_NAMES, SLIDE_NAMES, Table, plain_name, read_table
 
 FEATURE_FILE = re.compile(r"\.(h5|hdf5|pt|npy|zarr)$", re.IGNORECASE)
 CAMELYON_NAME = re.compile(r"(normal|tumor|test)_\d+", re.IGNORECASE)
@@ -35,7 +27,7 @@ def read_clinical(
 
     needed, optional: role -> column names as tools write them, plain (lower case, underscores); the first found wins.
     """
-    table = _read_table(Path(path), sheet)
+    table = read_table(Path(path), sheet)
     columns = {role: _find(table, names) for role, names in {**needed, **optional}.items()}
     missing = [names for role, names in needed.items() if columns[role] is None]
     slide, patient = _find(table, SLIDE_NAMES), _find(table, PATIENT_NAMES)
@@ -64,7 +56,7 @@ def read_clinical(
 
 def read_slide_list(path: str | Path) -> pd.DataFrame:
     """Slides and, in a column or in their TCGA barcodes, their patients: slide_id, patient_id ("" if unknown)."""
-    table = _read_table(Path(path), None)
+    table = read_table(Path(path), None)
     slide, patient = _find(table, SLIDE_NAMES), _find(table, PATIENT_NAMES)
     if slide is None:
         raise LabelError(
@@ -106,14 +98,14 @@ def read_camelyon(reference: str | Path | None, lists: Sequence[pd.DataFrame]) -
     names = list(dict.fromkeys(name for listing in lists for name in listing["slide_id"]))
     classes = {name: name.split("_")[0] if NAMED_CLASS.fullmatch(name) else "" for name in names}
     spelled = {name.lower(): name for name in names}
-    given = _reference_rows(_read_table(Path(reference), None)) if reference is not None else []
+    given = _reference_rows(read_table(Path(reference), None)) if reference is not None else []
     rows = [(spelled.get(name.lower(), name), class_name) for name, class_name in given]
     rows += [(name, class_name) for name, class_name in classes.items() if class_name or name not in dict(rows)]
     table = pd.DataFrame(rows, columns=["slide_id", "class_name"], dtype=str)
     return table.assign(patient_id=table["slide_id"], sample_id="")
 
 
-def _reference_rows(table: _Table) -> list[tuple[str, str]]:
+def _reference_rows(table: Table) -> list[tuple[str, str]]:
     """Slide and class: the first two columns, as published without a header, or columns that say so."""
     rows = table.rows
     slide, label = _find(table, ("name", "image", *SLIDE_NAMES)), _find(table, ("label", "class", "type"))
@@ -131,7 +123,7 @@ def _reference_rows(table: _Table) -> list[tuple[str, str]]:
 
 def read_institutions(path: str | Path) -> dict[str, str]:
     """TCGA's tissue source sites: two-character code -> institution. `NA` is a code (Duke University)."""
-    table = _read_table(Path(path), None)
+    table = read_table(Path(path), None)
     code, site = _find(table, ("tss_code", "code")), _find(table, ("source_site", "institution"))
     if code is None or site is None:
         raise LabelError(
@@ -152,6 +144,6 @@ def _slides(names: Sequence[str], owners: Sequence[str]) -> pd.DataFrame:
     return pd.DataFrame({"slide_id": names, "patient_id": patients}, dtype=str)
 
 
-def _find(table: _Table, names: Sequence[str]) -> str | None:
-    plain = {_plain(column): column for column in reversed(table.columns)}
+def _find(table: Table, names: Sequence[str]) -> str | None:
+    plain = {plain_name(column): column for column in reversed(table.columns)}
     return next((plain[name] for name in names if name in plain), None)
