@@ -14,6 +14,7 @@ from matplotlib.text import Text
 from safetensors.numpy import save_file
 
 from jigsawmil.nn.model import METHODS
+from jigsawmil.report.html import write_report
 from jigsawmil.study.compare import compare_methods, summarise
 
 SKILL = {"abmil": 0.1, "abmil+jigsaw": 0.4, "graph-mil": 1.6, "graph-abmil": 2.3, "graph-abmil+jigsaw": 3.2}
@@ -99,6 +100,20 @@ def make_run() -> Callable[..., Path]:
         return run
 
     return make
+
+
+@pytest.fixture(scope="session")
+def whole(predictions: Callable[..., pd.DataFrame], make_run: Callable[..., Path], tmp_path_factory: Any) -> Path:
+    """A run of five methods, a control without skill, attention kept. Not to be changed."""
+    shuffled = predictions(dict.fromkeys(SKILL, 0.1), noise=5)
+    run = tmp_path_factory.mktemp("report") / "run"
+    return make_run(run, {"colon": predictions()}, {"colon": CLASSES}, control={"colon": shuffled}, attention=True)
+
+
+@pytest.fixture(scope="session")
+def drawn(whole: Path, tmp_path_factory: Any) -> Path:
+    """The report of that run, with its pictures."""
+    return write_report(whole, tmp_path_factory.mktemp("report") / "report.html")
 
 
 ORIGIN = {"jigsawmil": "0.1", "commit": "abc", "python": "3.11", "torch": "2", "machine": "here", "threads": 1}

@@ -12,7 +12,14 @@ from .answer import overall
 from .markup import Html, join, listed, tag
 from .page_style import CSS
 from .plots import method_styles, own_style
-from .provenance import methods_section, missing_section, rerun_section, settings_section, software_section
+from .provenance import (
+    methods_section,
+    missing_section,
+    phantom_section,
+    rerun_section,
+    settings_section,
+    software_section,
+)
 from .sections import CohortPart, Section, cohort_sections
 
 
@@ -45,6 +52,7 @@ def report_page(run: Run) -> Html:
         tag("p", f"jigsawmil report · {run.folder.resolve().name} · {' · '.join(run.cohorts)}", class_="eyebrow"),
         tag("h1", headline),
         *further,
+        phantom_section(run),
         missing_section(run),
         _contents(cohorts, several),
         *_block("Methods", methods_section(run)),

@@ -42,7 +42,8 @@ def table(header: Sequence[str], rows: Iterable[Sequence[str]], names: int = 1, 
     head = tag("thead", tag("tr", *(tag("th", cell, **_kind(i, names)) for i, cell in enumerate(header))))
     head = head if any(header) else Html()
     body = [tag("tr", *(tag("td", cell, **_kind(i, names)) for i, cell in enumerate(row))) for row in rows]
-    return tag("table", head, tag("tbody", *body), **({"class_": class_} if class_ else {}))
+    whole = tag("table", head, tag("tbody", *body), **({"class_": class_} if class_ else {}))
+    return tag("div", whole, class_="wide")  # on a small screen it scrolls by itself
 
 
 def terminal_table(shown: Table, marks: Mapping[str, Html], without: Container[str] = ()) -> Html:

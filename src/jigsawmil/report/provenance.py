@@ -11,6 +11,7 @@ from .markup import Html, join, listed, paragraphs, table, tag
 from .tables import counted
 from .words import different, known_settings, method_words, study_toml, training_words
 
+PHANTOM = "phantom"  # what features of artificial slides name as their encoder
 VERSIONS = ("jigsawmil", "commit", "python", "torch", "numpy", "machine", "threads")
 
 
@@ -45,7 +46,7 @@ def settings_section(run: Run) -> Html:
             header[0] = "variant"
         parts += [
             tag("p", "Where the variants differ:"),
-            tag("div", table(header, rows, class_="words"), class_="wide"),
+            table(header, rows, class_="words"),
         ]
         parts.append(tag("p", "The same for all:"))
     pairs = [f"{name.rstrip('_')} = {_shown(getattr(one, name))}" for name in shared if name != "device"]
@@ -73,6 +74,15 @@ def rerun_section(run: Run) -> Html:
         Html(tag("pre", "jigsawmil study study.toml --out rerun\njigsawmil report rerun")),
     ]
     return join([step if isinstance(step, Html) else tag("p", step) for step in steps], "\n")
+
+
+def phantom_section(run: Run) -> Html:
+    """A warning where slides are artificial; empty where they are real."""
+    made = [name for name in run.cohorts if run.about["cohorts"][name].get("encoder") == PHANTOM]
+    if not made:
+        return Html()
+    words = f"{', '.join(made)}: drawn by a program (docs/phantoms.md). They are no evidence about any tissue."
+    return tag("section", tag("h3", "Artificial slides"), tag("p", words), class_="missing")
 
 
 def missing_section(run: Run) -> Html:

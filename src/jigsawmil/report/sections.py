@@ -138,7 +138,7 @@ def results_section(part: CohortPart) -> Html:
     shown = terminal_table(summary_table(part.summary, EVERYTHING), part.marks, without=CALIBRATION)
     forest = forest_figure(part.summary, fold_areas(part.predictions, part.classes), part.styles)
     caption = "Pooled AUC with its 95 % interval, the mean of the folds, and each test fold by itself."
-    return join([tag("div", shown, class_="wide"), picture(forest, "AUC of each method with its interval", caption)])
+    return join([shown, picture(forest, "AUC of each method with its interval", caption)])
 
 
 def comparison_section(part: CohortPart) -> Html:
@@ -151,7 +151,7 @@ def comparison_section(part: CohortPart) -> Html:
         "difference that both confirm is real; one that only DeLong's confirms may be the luck of a training run.",
     ]
     shown = terminal_table(comparison_table(part.comparisons, EVERYTHING), part.marks)
-    return join([paragraphs(filter(None, words)), tag("div", shown, class_="wide")], "\n")
+    return join([paragraphs(filter(None, words)), shown], "\n")
 
 
 def curves_section(part: CohortPart) -> Html:

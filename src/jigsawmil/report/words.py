@@ -34,6 +34,8 @@ def method_words(settings: Mapping[str, Any]) -> str:
     if method.graph:
         heads = f", {s.heads} heads" if s.heads > 1 else ""
         parts = [f"{_graph(s)}; {layers} of {CONVS[s.conv]}, width {s.hidden}{heads}"]
+        if kinds := getattr(s, "kinds", 0):
+            parts.append(f"beside it, how often {kinds} kinds of patches are neighbours of each other")
     else:
         parts = [f"each patch is seen by itself, through {layers} of a perceptron of width {s.hidden}"]
     pooling = "gated attention pooling" if s.gated else "attention pooling"

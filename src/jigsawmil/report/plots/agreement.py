@@ -9,7 +9,7 @@ from scipy.stats import binomtest
 
 from ...study.metrics import Integers, Task, calibration_points, score
 from ..pooled import Pooled
-from .panels import at_bottom, at_left, panels
+from .panels import TITLE, at_bottom, at_left, panels
 from .style import GREY, Styles
 
 ROOMY = 4  # classes up to which a cell has room for its share too
@@ -38,7 +38,7 @@ def calibration_figure(pooled: Mapping[str, Pooled], task: Task, styles: Styles)
             ax.plot(cases, np.full(len(cases), height), "|", color="0.25", markersize=5, markeredgewidth=0.5, alpha=0.5)
         figures = score(one.truth, one.probability, task)
         stated = f"Brier {figures['brier']:.3f}, ECE {figures['ece']:.3f}"
-        ax.set(title=f"{fill(method, 30)}\n{stated}", xlim=(-0.02, 1.02), ylim=(-0.09, 1.09), aspect="equal")
+        ax.set(title=f"{fill(method, TITLE)}\n{stated}", xlim=(-0.02, 1.02), ylim=(-0.09, 1.09), aspect="equal")
         ax.set(xticks=(0, 0.5, 1), yticks=(0, 0.5, 1))
         what = "of the positive class" if binary else "of the likeliest class"
         ax.set_xlabel(f"probability {what}" if at_bottom(i, len(axes)) else "")
@@ -67,7 +67,7 @@ def confusion_figure(pooled: Mapping[str, Pooled], classes: Sequence[str]) -> Fi
         ax.set_yticks(range(number), names if at_left(i) else [""] * number, fontsize=8)
         ax.tick_params(length=0)
         ax.spines[:].set_visible(False)
-        ax.set_title(fill(method, 30))
+        ax.set_title(fill(method, TITLE))
         ax.set_xlabel("called" if at_bottom(i, len(axes)) else "")
         ax.set_ylabel("truth" if at_left(i) else "")
     return figure

@@ -14,7 +14,7 @@ from matplotlib.lines import Line2D
 from ...study.metrics import auc, average_precision, delong_interval, roc_points
 from ..bands import Band, Kind, band, curve, resampled_patients
 from ..pooled import Pooled, pool
-from .panels import at_bottom, at_left, panels
+from .panels import TITLE, at_bottom, at_left, panels
 from .style import GREY, Dash, Styles, method_styles, own_style, save
 
 AXES = {"roc": ("false positive rate", "true positive rate"), "pr": ("recall", "precision")}
@@ -81,7 +81,6 @@ def band_figure(
     Two classes: a panel a method with its band, the other methods in grey behind it. More: a panel a class against the
     rest with the curves of all methods and the band of the best.
     """
-    one = pooled[best]
     if len(classes) == 2:
         figure, axes = panels(len(pooled), height=2.95)
         for i, (ax, method) in enumerate(zip(axes, pooled, strict=True)):
@@ -89,15 +88,16 @@ def band_figure(
                 _line(ax, pooled[other], 1, kind, "0.82", "-", 0.9)
             shade = _band(ax, pooled[method], 1, kind, styles[method][0], rng)
             _line(ax, pooled[method], 1, kind, styles[method][0], "-", 1.8)
-            ax.set_title(f"{fill(method, 30)}\n{_area(pooled[method], kind, shade)}")
-            _frame(ax, i, len(axes), kind, chance=float((one.truth == 1).mean()))
+            ax.set_title(f"{fill(method, TITLE)}\n{_area(pooled[method], kind, shade)}")
+            _frame(ax, i, len(axes), kind, chance=float((pooled[method].truth == 1).mean()))
         return figure
+    one = pooled[best]
     figure, axes = panels(len(classes), height=2.75, legend=0.2 * ceil(len(pooled) / 3) + 0.1)
     for i, (ax, name) in enumerate(zip(axes, classes, strict=True)):
         for method in pooled:
             _line(ax, pooled[method], i, kind, *styles[method], 1.8 if method == best else 1.0)
         _band(ax, one, i, kind, styles[best][0], rng)
-        ax.set_title(fill(f"{name} against the rest", 30))
+        ax.set_title(fill(f"{name} against the rest", TITLE))
         _frame(ax, i, len(axes), kind, chance=float((one.truth == i).mean()))
     handles = [Line2D([], [], color=c, linestyle=d, linewidth=2, label=m) for m in pooled for c, d in (styles[m],)]
     figure.legend(handles=handles, loc="outside lower center", ncols=min(3, len(handles)))

@@ -7,6 +7,7 @@ from matplotlib.figure import Figure
 
 WIDTH = 7.2  # inches, so that letters keep their size on an A4 page
 ACROSS = 3
+TITLE = 24  # characters that a panel has room for
 
 
 def panels(number: int, height: float = 2.75, legend: float = 0.0) -> tuple[Figure, list[Axes]]:
