@@ -22,7 +22,7 @@ from numpy.typing import ArrayLike
 from scipy.stats import t as student
 
 from jigsawmil.cohort.phantom import phantom_slides, write_phantom
-from jigsawmil.cohort.phantom_spec import PhantomSpec
+from jigsawmil.cohort.phantom_spec import CLASSES, PhantomSpec
 from jigsawmil.cohort.splits import Fold
 from jigsawmil.errors import StudyError
 from jigsawmil.study.executors import Event, run_local
@@ -115,7 +115,7 @@ def run_cell(cell: Cell, folder: Path) -> dict[str, Any]:
     outcome = {
         "asked": cell.asked,
         "commit": origin()["commit"],
-        "variants": {j.variant: read_outcome(j) for j in jobs},
+        "variants": {job.variant: read_outcome(job, CLASSES[cell.spec.kind][1]) for job in jobs},
     }
     write(folder / f"{cell.name}.json", json.dumps(outcome))
     shutil.rmtree(work)
@@ -156,11 +156,13 @@ def holdout_jobs(cell: Cell, work: Path) -> list[Job]:
     ]
 
 
-def read_outcome(job: Job) -> dict[str, Any]:
+def read_outcome(job: Job, positive: str) -> dict[str, Any]:
     """AUC of the test slides, seconds of fitting, and the losses and lambda of every epoch."""
     table = pd.read_csv(job.folder / "predictions.csv", dtype={"label": str})
     trace = pd.read_csv(job.folder / "trace.csv")
-    area = auc(table["label"] == max(table["label"]), table["probability"])  # the positive class is the last by name
+    area = auc(table["label"] == positive, table["probability"])
+    if np.isnan(area):
+        raise StudyError(f"{job.name}: the test slides are all of one class; expected two. Raise test.")
     seconds = json.loads((job.folder / "job.json").read_text())["seconds"]["fit"]
     return {"auc": area, "seconds": round(seconds, 2), **{c: trace[c].round(4).tolist() for c in TRACED}}
 

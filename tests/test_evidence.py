@@ -1,0 +1,179 @@
+import dataclasses
+import json
+import re
+import sys
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from scipy.stats import ttest_1samp
+
+ROOT = Path(__file__).parents[1]
+sys.path.insert(0, str(ROOT))  # benchmarks is no part of the package
+
+from benchmarks import evidence, holdout, jigsaw_cases, learning_curve, results_page, unseen  # noqa: E402
+
+from jigsawmil.cohort.phantom_spec import phantom_spec  # noqa: E402
+from jigsawmil.errors import StudyError  # noqa: E402
+
+
+def test_the_page_says_what_the_files_say() -> None:
+    written = results_page.page(results_page.read_results(results_page.RESULTS)) + "\n"
+    assert results_page.PAGE.read_text() == written, f"run `{results_page.COMMAND}`"
+
+
+def test_every_section_names_the_command_that_makes_it() -> None:
+    text = results_page.PAGE.read_text()
+    sections = text.split("\n## ")[1:]
+    assert [part.split("\n")[0] for part in sections] == [section.title for section in results_page.SECTIONS]
+    for part, section in zip(sections, results_page.SECTIONS, strict=True):
+        told = part.split("\n")[2]
+        assert re.match(r"(Made by|Not run yet:) `", told), told
+        assert section.command.split()[-1] in told or section.command in told
+
+
+def test_every_picture_of_the_page_is_there() -> None:
+    pictures = re.findall(r"\]\((img/[^)]+)\)", results_page.PAGE.read_text())
+    assert all((results_page.PAGE.parent / picture).is_file() for picture in pictures)
+    drawn = sorted(path.name for path in (results_page.PAGE.parent / "img").glob("results-*.png"))
+    assert drawn == sorted(Path(picture).name for picture in pictures)
+
+
+def test_a_missing_file_leaves_the_way_to_make_it() -> None:
+    text = results_page.page({})
+    for section in results_page.SECTIONS:
+        assert f"Not run yet: `{section.command}`" in text
+
+
+def gain(low: float, high: float) -> dict[str, float]:
+    return {"low": low, "high": high, "mean": (low + high) / 2}
+
+
+@pytest.mark.parametrize(
+    ("low", "high", "word"),
+    [
+        (0.005, 0.03, "helps"),
+        (0.001, 0.015, "neutral"),  # sure, and too small to matter
+        (-0.001, 0.1, "neutral"),
+        (-0.03, -0.005, "hurts"),
+        (-0.015, -0.001, "neutral"),
+    ],
+)
+def test_a_verdict_needs_an_interval_without_0_and_a_gain_that_matters(low: float, high: float, word: str) -> None:
+    assert jigsaw_cases.judge(gain(low, high)) == word
+
+
+def test_the_interval_is_that_of_students_t() -> None:
+    d = np.random.default_rng(0).normal(0.02, 0.03, 8)
+    found, expected = holdout.paired(d), ttest_1samp(d, 0)
+    bounds = expected.confidence_interval()
+    assert (found["low"], found["high"], found["p"]) == pytest.approx((bounds.low, bounds.high, expected.pvalue))
+    assert holdout.paired([0, 0, 0])["p"] == 1
+
+
+def test_the_best_fixed_lambda_is_chosen_without_the_cohort_it_is_scored_on() -> None:
+    # on cohort 0 the first value looks best by far, but on the others the second is
+    areas = {"0.1": [0.9, 0.5, 0.5], "0.5": [0.6, 0.7, 0.7], "2.0": [0.1, 0.1, 0.1]}
+    assert jigsaw_cases.best_elsewhere(areas).tolist() == [0.6, 0.5, 0.5]
+
+
+def test_no_cohort_was_seen_before() -> None:
+    seen = {0, 11, 12, 901, 902, 903}
+    cases, curves = set(jigsaw_cases.SEEDS), set(learning_curve.SEEDS)
+    assert not seen & (cases | curves)
+    assert not cases & curves
+
+
+def outcome_of(case: jigsaw_cases.Case, shift: float, rng: np.random.Generator) -> dict[str, Any]:
+    trace = {name: [1.0, 0.5] for name in holdout.TRACED}
+    found = {name: {"auc": rng.uniform(0.6, 0.7), **trace} for name in jigsaw_cases.variants(case)}
+    found["em"]["auc"] = found[jigsaw_cases.WITHOUT]["auc"] + shift + rng.normal(0, 0.001)
+    return {"variants": found}
+
+
+def test_gains_are_paired_within_a_cohort() -> None:
+    """A steady gain of 0.05 is found although AUCs scatter by as much from cohort to cohort."""
+    rng = np.random.default_rng(0)
+    rows = [jigsaw_cases.judge_case(c, [outcome_of(c, 0.05, rng) for _ in range(8)]) for c in jigsaw_cases.CASES]
+    jigsaw_cases.mark_survivors(rows)
+    assert all(row["gains"]["em"]["verdict"] == "helps" and row["gains"]["em"]["p_holm"] < 0.05 for row in rows)
+    over = jigsaw_cases.contrasts(rows)
+    assert over["em - without"]["low"] > 0.045
+    assert over["em - without"]["cases"] == len(rows)
+    assert over["0.1 - without"]["low"] < 0 < over["0.1 - without"]["high"]
+
+
+SMALL = {"method": "abmil", "epochs": 1, "patience": 0, "hidden": 16}
+
+
+@pytest.fixture
+def cell() -> holdout.Cell:
+    spec = phantom_spec("composition", slides=14, seed=4, patches=20, dim=16, two_slides=0.0)
+    few = {**SMALL, "train": 4}
+    return holdout.Cell(name="small", spec=spec, train=8, test=6, variants={"all": SMALL, "few": few})
+
+
+def test_no_slide_is_on_both_sides_and_all_variants_are_tested_alike(cell, tmp_path: Path) -> None:
+    holdout.write_phantom(holdout.phantom_slides(cell.spec), tmp_path / "cohort")
+    jobs = {job.variant: job for job in holdout.holdout_jobs(cell, tmp_path)}
+    assert len(jobs["all"].split.train) == 8
+    assert jobs["few"].split.train == jobs["all"].split.train[:4]
+    assert jobs["few"].split.test == jobs["all"].split.test
+    assert not set(jobs["all"].split.train) & set(jobs["all"].split.test)
+
+
+def test_a_cell_is_run_once_and_again_when_something_else_is_asked(cell, tmp_path: Path, monkeypatch, capsys) -> None:
+    first = holdout.run_cells([cell], tmp_path)
+    assert 0 <= first["small"]["variants"]["all"]["auc"] <= 1
+    assert [path.name for path in tmp_path.iterdir()] == ["small.json"]
+    fitted: list[int] = []
+    run = holdout.run_local
+    monkeypatch.setattr(holdout, "run_local", lambda jobs, *rest: (fitted.append(len(jobs)), run(jobs, *rest)))
+    assert holdout.run_cells([cell], tmp_path) == json.loads(json.dumps(first))
+    assert fitted == []
+    other = dataclasses.replace(cell, variants={"all": {**SMALL, "epochs": 2}})
+    assert len(holdout.run_cells([other], tmp_path)["small"]["variants"]["all"]["mil"]) == 2
+    assert fitted == [1]
+    assert "1 of 1" in capsys.readouterr().out
+
+
+def test_patients_with_two_slides_are_refused(cell, tmp_path: Path) -> None:
+    twice = dataclasses.replace(cell, spec=dataclasses.replace(cell.spec, two_slides=0.5))
+    with pytest.raises(StudyError, match="expected 0"):
+        holdout.run_cells([twice], tmp_path)
+
+
+def test_permuted_labels_belong_to_patients(tmp_path: Path) -> None:
+    rows = [(f"s{i}", f"p{i // 2}", "ab"[i // 2 % 2]) for i in range(40)]
+    (tmp_path / "labels.csv").write_text("slide_id,patient_id,label\n" + "\n".join(map(",".join, rows)) + "\n")
+    unseen.permute_labels(tmp_path / "labels.csv", tmp_path / "permuted.csv", seed=0)
+    lines = [line.split(",") for line in (tmp_path / "permuted.csv").read_text().splitlines()[1:]]
+    assert [line[:2] for line in lines] == [list(row[:2]) for row in rows]
+    label_of = {patient: label for _, patient, label in lines}
+    assert all(label_of[patient] == label for _, patient, label in lines)
+    assert sorted(label_of.values()) == ["a"] * 10 + ["b"] * 10
+    assert label_of != {patient: label for _, patient, label in rows}
+
+
+def test_evidence_names_what_fails_goes_on_and_keeps_to_its_time(monkeypatch, capsys) -> None:
+    began: list[str] = []
+    pages: list[list[str]] = []
+    parts = (
+        evidence.Part("unseen", (), 1),
+        evidence.Part("nobody_wrote_this", (), 1),
+        evidence.Part("learning_curve", (), 500),
+        evidence.Part("loop", (), 1, data="no/such/data"),
+        evidence.Part("jigsaw_cases", (), 1),
+    )
+    monkeypatch.setattr(evidence, "PARTS", parts)
+    monkeypatch.setattr(evidence, "run", lambda part: began.append(part.name) or part.name != "unseen")
+    monkeypatch.setattr(evidence.results_page, "main", pages.append)
+    with pytest.raises(SystemExit, match="Failed: unseen"):
+        evidence.main([])
+    assert began == ["unseen", "jigsaw_cases"]
+    assert pages == [[]]
+    said = capsys.readouterr().out
+    assert "left out: benchmarks/nobody_wrote_this.py" in said
+    assert "left out: no/such/data" in said
+    assert "learning_curve: not begun" in said
