@@ -30,23 +30,24 @@ def tissue(
     slides: Annotated[list[Path], typer.Argument(help="Slides, or folders of slides.")],
     out: Out,
     mpp: Mpp = None,
+    tile_mpp: Annotated[float, typer.Option(help="Microns a pixel of the tiles of 256 pixels.")] = 0.5,
     mask: Annotated[
-        Path | None, typer.Option(help="Your own outline, GeoJSON; for several slides a folder of <slide>.geojson.")
+        Path | None, typer.Option(help="Your own outline, GeoJSON; for several slides a folder of SLIDE.geojson files.")
     ] = None,
     no_bounds_shift: Annotated[
         bool, typer.Option("--no-bounds-shift", help="GeoJSON of viewers that do not crop to the OpenSlide bounds.")
     ] = False,
     quiet: Quiet = False,
 ) -> None:
-    """Where the tissue is and which tiles would be cut (256 pixels at 0.5 microns): PNG, GeoJSON for QuPath, a picture.
+    """Where the tissue is and which tiles would be cut: a mask, GeoJSON for QuPath, and a picture of both.
 
     Example: `jigsawmil tissue slide.svs --out tissue`
     """
     files, screen, failed = find_slides(slides), console(), []
     with writing_to(out):
-        for path in tracked(files, len(files), f"Looking at {len(files)} slides", screen, quiet):
+        for path in tracked(files, len(files), f"Looking at {len(files)} slide{'s' * (len(files) > 1)}", screen, quiet):
             try:
-                line = _look(path, out, mpp, _own_mask(mask, path, len(files)), not no_bounds_shift)
+                line = _look(path, out, mpp, tile_mpp, _own_mask(mask, path, len(files)), not no_bounds_shift)
             except SlideError as error:
                 failed.append(str(error))
             else:
@@ -57,12 +58,12 @@ def tissue(
         raise typer.Exit(1)
 
 
-def _look(path: Path, out: Path, mpp: float | None, mask: Path | None, shift: bool) -> str:
+def _look(path: Path, out: Path, mpp: float | None, tile_mpp: float, mask: Path | None, shift: bool) -> str:
     """Write the three files of a slide; the line to print."""
     with open_slide(path, mpp) as slide:
         origin = slide.bounds[:2] if shift else (0, 0)
         found = read_geojson(mask, slide.size, thumbnail_scale(slide), origin) if mask else find_tissue(slide)
-        tiles = make_tiles(slide, found)
+        tiles = make_tiles(slide, found, mpp=tile_mpp)
         write_picture(found.mask.astype(np.uint8) * 255, out / f"{path.stem}_tissue.png")
         write_geojson(found, out / f"{path.stem}_tissue.geojson", origin)
         write_picture(preview(slide, found, tiles), out / f"{path.stem}_preview.png")

@@ -197,7 +197,7 @@ def write_picture(picture: NDArray[np.uint8], path: Path) -> None:
     from PIL import Image
 
     with replacing(path) as temporary:
-        Image.fromarray(picture).save(temporary, format="PNG")
+        Image.fromarray(picture).save(temporary, format="PNG", compress_level=3)  # twice as quick as 6
 
 
 def best_level(downsamples: Sequence[float], target: float) -> int:

@@ -44,7 +44,7 @@ def make_tiles(
     patch, overlap: pixels at `mpp` microns. The level-0 edge is a whole number of pixels, so the lattice is exact.
     """
     require("patch", patch, patch >= 1, "pixels, 1 or more")
-    require("mpp", mpp, mpp > 0, "microns a pixel, above 0")
+    require("tile mpp", mpp, mpp > 0, "microns a pixel, above 0")
     require("overlap", overlap, 0 <= overlap < patch, f"pixels, from 0 to below the patch's {patch}")
     require("tissue share", share, 0 < share <= 1, "a share above 0, up to 1")
     own = slide.needed_mpp
@@ -52,7 +52,7 @@ def make_tiles(
     if edge * ENLARGED < patch:
         raise SlideError(
             f"{slide.path.name}: scanned at {own:.3g} microns a pixel, tiles were asked for at {mpp:.3g}; "
-            f"detail that was never scanned cannot be shown. Ask for tiles at {own:.3g} or coarser."
+            f"detail that was never scanned cannot be shown. Ask for tiles at {own:.3g} or coarser (--tile-mpp)."
         )
     x0, y0, width, height = slide.bounds
     columns, rows = (
