@@ -15,7 +15,7 @@ import numpy as np
 
 from . import ROOT, write
 from .jigsaw_cases import LEAST, RULES, WITHOUT
-from .results_pictures import draw
+from .results_pictures import draw, row_name
 from .step import Judged, Result, markdown
 
 RESULTS = ROOT / "benchmarks" / "results"
@@ -156,13 +156,15 @@ def jigsaw(found: Found) -> list[str]:
         f"**hurts**: the interval excludes 0 and the gain is beyond {LEAST} in size; the rest is neutral: not shown. "
         f"† survives Holm's correction over all {len(cases) * len(RULES)} gains.",
         grid(header, lines),
-        tally(cases),
+        f"It helps in: {where(found, 'helps')}. It hurts in: {where(found, 'hurts')}.",
+        tally(found),
+        "Over several cases the unit is a seed: its differences are averaged over them first, since cases share seeds.",
         "![Gain of AUC by rule and case](img/results-jigsaw-cases.png)",
         "ABMIL with its jigsaw, where no graph is needed: " + "; ".join(blind) + ".",
-        "Over all cases. The unit is a seed: its differences are averaged over cases first, since cases share seeds.",
+        "Rules against each other, over all cases:",
         grid(
-            ["difference of AUC", "cases", "mean [95 % interval]", "p"],
-            [[name, str(c["cases"]), stated(c), f"{c['p']:.3f}"] for name, c in found["contrasts"].items()],
+            ["difference of AUC", "mean [95 % interval]", "p"],
+            [[name, stated(c), f"{c['p']:.3f}"] for name, c in found["contrasts"].items() if "without" not in name],
         ),
         "What this says on the open claims of [how we read the paper](paper.md#what-awaits-evidence):",
         "\n".join(f"- {claim}" for claim in claims(found)),
@@ -179,15 +181,28 @@ def verdict(gain: Found) -> str:
     return stated(gain) + ("" if gain["verdict"] == "neutral" else f" **{gain['verdict']}**{mark}")
 
 
-def tally(cases: Sequence[Found]) -> str:
-    """How often each rule helps, is neutral and hurts."""
+def tally(found: Found) -> str:
+    """How often each rule helps, is neutral and hurts, and what it gains on average."""
     lines = []
     for rule in RULES:
-        said = [row["gains"][rule]["verdict"] for row in cases]
-        means = [row["gains"][rule]["mean"] for row in cases]
+        said = [row["gains"][rule]["verdict"] for row in found["cases"]]
         counts = [str(said.count(word)) for word in ("helps", "neutral", "hurts")]
-        lines.append([f"lambda {rule}", *counts, f"{min(means):+.3f}", f"{max(means):+.3f}"])
-    return grid(["rule", "helps", "neutral", "hurts", "smallest mean gain", "largest"], lines)
+        over = [stated(found["contrasts"][key]) for key in (f"{rule} - without", f"{rule} - without, position")]
+        lines.append([f"lambda {rule}", *counts, *over])
+    cases = len(found["cases"])
+    return grid(
+        ["rule", "helps", "neutral", "hurts", f"gain over all {cases} cases", "over those of `position`"], lines
+    )
+
+
+def where(found: Found, word: str) -> str:
+    """The cases in which some rule helps, or hurts, and which rules do."""
+    told = []
+    for row in found["cases"]:
+        rules = [rule for rule in RULES if row["gains"][rule]["verdict"] == word]
+        if rules:
+            told.append(f"{row_name(row)} (lambda {', '.join(rules)})")
+    return "; ".join(told) if told else "no case"
 
 
 def claims(found: Found) -> list[str]:
@@ -207,7 +222,7 @@ def claims(found: Found) -> list[str]:
         + (
             f"there is a lag behind fixed 0.5 to explain, {stated(lag)}, "
             if lag["high"] < 0
-            else f"no lag behind fixed 0.5 is shown, {stated(lag)}, so there is nothing to explain, "
+            else f"no lag behind fixed 0.5 is shown, {stated(lag)}, so there is nothing here for it to explain, "
         )
         + f"though the lambda of `em` is {early:.2f} in the first epoch and {late:.2f} in the last. "
         + {

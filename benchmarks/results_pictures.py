@@ -51,11 +51,11 @@ def gain_figure(found: Mapping[str, Any]) -> Figure:
             ax.plot(gain["mean"], y, "s", color=colour, markersize=5)
         ax.set(title=f"lambda {rule}", ylim=(len(rows) - 0.5, -0.5), xlabel="gain of AUC")
         ax.tick_params(axis="y", length=0)
-    axes[0].set_yticks(range(len(rows)), [_named(row) for row in rows])
+    axes[0].set_yticks(range(len(rows)), [row_name(row) for row in rows])
     return figure
 
 
-def _named(row: Mapping[str, Any]) -> str:
+def row_name(row: Mapping[str, Any]) -> str:
     """A case with its phantom, as the table has them in two columns."""
     case, kind = str(row["case"]), str(row["kind"])
     return case if case.startswith(kind) else f"{kind}, {case.removeprefix('the same, ')}"
