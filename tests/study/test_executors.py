@@ -15,7 +15,7 @@ import pytest
 import torch
 
 from jigsawmil.study import executors
-from jigsawmil.study.executors import Event, run_local
+from jigsawmil.study.executors import Event, run_local, take_gpu
 from jigsawmil.study.study import Study, plan, run_study
 
 StudyOf = Callable[..., Study]
@@ -228,3 +228,14 @@ def test_a_run_that_was_stopped_goes_on(tmp_path: Path, phantom: Path, study_of:
     after = contents(tmp_path / "run")
     assert before.items() <= after.items()
     assert after == contents(tmp_path / "undisturbed")
+
+
+def test_processes_are_spread_over_the_gpus(monkeypatch: pytest.MonkeyPatch) -> None:
+    taken: list[int] = []
+    monkeypatch.setattr(torch.cuda, "set_device", taken.append)
+    for count, expected in ((0, []), (1, []), (3, [0, 1, 2, 0])):
+        taken.clear()
+        monkeypatch.setattr(torch.cuda, "device_count", lambda count=count: count)
+        for number in range(4):
+            take_gpu(number)
+        assert taken == expected

@@ -21,6 +21,7 @@ from ..train.settings import Settings
 DEFAULT = Settings()
 
 Out = Annotated[Path, typer.Option(help="Folder to write to.")]
+RunOut = Annotated[str, typer.Option(help="Folder to write to, or an fsspec URL such as s3://bucket/run.")]
 Quiet = Annotated[bool, typer.Option("--quiet", "-q", help="Print results and errors only.")]
 Jobs = Annotated[int, typer.Option(min=1, help="Processes; the cores are shared out among them.")]
 Seed = Annotated[int, typer.Option(min=0, help="Decides folds, weights and order.")]
@@ -33,6 +34,20 @@ Device = Annotated[str, typer.Option(help="auto, cpu, cuda, cuda:1.")]
 Mpp = Annotated[float | None, typer.Option(help="Microns per level-0 pixel, where the files do not say.")]
 PatchSize = Annotated[float | None, typer.Option(help="Edge of a patch in level-0 pixels, where the files do not say.")]
 Unit = Annotated[str | None, typer.Option(help="Unit of coordinates, px or um, where the files do not say.")]
+
+
+@dataclass(frozen=True)
+class WhereOptions:
+    """Where jobs run."""
+
+    jobs: Jobs = 1
+    executor: ExecutorName = "local"
+    address: Address = None
+
+    def __post_init__(self) -> None:
+        choose("--executor", self.executor, ("local", "ray"))
+        if self.executor == "local" and self.address is not None:
+            raise ConfigError("--address names a Ray cluster. Give --executor ray with it.")
 
 
 @dataclass(frozen=True)

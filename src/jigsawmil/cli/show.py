@@ -2,7 +2,7 @@
 
 import os
 from collections.abc import Iterable, Iterator
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from pathlib import Path
 from typing import TypeVar
 
@@ -22,11 +22,15 @@ from ..report.paper_tables import PHANTOM, PaperForm, paper_markdown, paper_tabl
 from ..report.pictures import write_pictures
 from ..report.tables import comparison_table, summary_table
 from ..study.gather import Result, write_csv
+from ..study.on_ray import ray_cluster
 from ..study.published import Published
+from ..study.storage import Mirror, is_url
 from ..study.study import Study, run_study
 from ..train.fit import pick_device
+from .options import WhereOptions
 
 T = TypeVar("T")
+COPIES = Path(".jigsawmil")  # local copies of runs that are kept at a URL
 
 
 def console() -> Console:
@@ -35,15 +39,26 @@ def console() -> Console:
     return out if out.is_terminal or "COLUMNS" in os.environ else Console(width=100)
 
 
-def show_study(study: Study, out: Path, jobs: int, quiet: bool, file: Path | None = None) -> None:
-    """Run a study, print its tables, draw its pictures; exit 1 where a job failed. file: the study's own."""
-    screen = console()
+def show_study(study: Study, target: str | Path, where: WhereOptions, quiet: bool, file: Path | None = None) -> None:
+    """Run a study, print its tables, draw its pictures; exit 1 where a job failed. target: a folder, or a URL that is
+    worked on in a local copy. file: the study's own."""
+    mirror = Mirror.of(str(target), COPIES) if is_url(str(target)) else None
+    out, screen = run_folder(target), console()
     if study.phantom:
         screen.print(Text(PHANTOM, "bold red"), "")
     for settings in study.variants.values():
         pick_device(settings.device)  # once and now, not in every job
-    with StudyProgress(screen, quiet) as progress:
-        result = run_study(study, out, processes=jobs, listen=progress, on_plan=progress.plan)
+    if mirror:
+        brought = mirror.fetch()
+        screen.print(f"Working in {out}; {brought} finished jobs came from {mirror.url}.", soft_wrap=True)
+    ray = where.executor == "ray"
+    with ExitStack() as stack:
+        if ray:
+            words = stack.enter_context(ray_cluster(where.address))
+            screen.print(f"{words}.", highlight=False)
+        progress = stack.enter_context(StudyProgress(screen, quiet))
+        listen = mirror.sending(progress) if mirror else progress
+        result = run_study(study, out, processes=where.jobs, listen=listen, on_plan=progress.plan, on_ray=ray)
     for table in (summary_table(result.summary, screen.width), comparison_table(result.comparisons, screen.width)):
         screen.print(table, "")
     if study.shuffle_control:
@@ -58,9 +73,17 @@ def show_study(study: Study, out: Path, jobs: int, quiet: bool, file: Path | Non
         screen.print(f"{len(result.left_out)} {were} left out: {out / 'left_out.csv'}", soft_wrap=True)
     pictures = write_pictures(out, result.predictions, result.summary, result.classes)
     screen.print(f"Tables in {out}, {len(pictures)} pictures in {out / 'plots'}.", soft_wrap=True)
+    if mirror:
+        mirror.send_tables()
+        screen.print(f"All of it is at {mirror.url}.", soft_wrap=True)
     if result.failed:
         show_failures(result, Console(stderr=True))
         raise typer.Exit(1)
+
+
+def run_folder(target: str | Path) -> Path:
+    """Where a run is worked on: its folder, or the local copy of a URL."""
+    return Mirror.of(str(target), COPIES).folder if is_url(str(target)) else Path(target)
 
 
 def show_failures(result: Result, screen: Console) -> None:

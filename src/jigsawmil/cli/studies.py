@@ -14,8 +14,20 @@ from ..errors import ConfigError
 from ..nn.model import METHODS
 from ..study.study import Study, cohort_spec, make_settings, on_standins, read_study
 from .app import app
-from .options import Jobs, Memory, MethodOptions, Out, Quiet, Seed, TableOptions, TargetOptions, grouped
-from .show import console, show_study, tracked, writing_to
+from .options import (
+    Jobs,
+    Memory,
+    MethodOptions,
+    Out,
+    Quiet,
+    RunOut,
+    Seed,
+    TableOptions,
+    TargetOptions,
+    WhereOptions,
+    grouped,
+)
+from .show import console, run_folder, show_study, tracked, writing_to
 
 
 @app.command()
@@ -39,7 +51,7 @@ def demo(out: Out = Path("demo"), jobs: Jobs = 2, quiet: Quiet = False) -> None:
         variants={name: make_settings({"method": name, "epochs": 12, "patience": 4}) for name in METHODS},
         attention=True,
     )
-    show_study(study, out / "run", jobs, quiet)
+    show_study(study, out / "run", WhereOptions(jobs), quiet)
 
 
 @app.command()
@@ -48,14 +60,14 @@ def compare(
     table: TableOptions,
     target: TargetOptions,
     method: MethodOptions,
-    out: Out,
+    where: WhereOptions,
+    out: RunOut,
     methods: Annotated[
         str, typer.Option(help=f"Of {', '.join(METHODS)}; comma separated.", show_default="all five")
     ] = ",".join(METHODS),
     folds: Annotated[int, typer.Option(help="Folds of the cross-validation.")] = 3,
     seed: Seed = 0,
     seeds: Annotated[int, typer.Option(min=1, help="Repetitions: SEED, SEED + 1, ..., each with its own folds.")] = 1,
-    jobs: Jobs = 1,
     splits: Annotated[Path | None, typer.Option(help="Folds of another tool: CLAM, STAMP, Patho-Bench.")] = None,
     by_site: Annotated[bool, typer.Option("--by-site", help="Keep the slides of a site in one fold.")] = False,
     shuffle_control: Annotated[
@@ -83,16 +95,18 @@ def compare(
         attention=attention,
         memory_gb=memory_gb,
     )
-    show_study(study, out, jobs, quiet)
+    show_study(study, out, where, quiet)
 
 
 @app.command(name="study")
+@grouped
 def study_file(
+    where: WhereOptions,
     file: Annotated[Path, typer.Argument(help="A study in TOML.")],
     out: Annotated[
-        Path | None, typer.Option(help="Folder to write to; runs/NAME by default, runs/NAME-phantom with --phantom.")
+        str | None,
+        typer.Option(help="Folder or fsspec URL to write to; runs/NAME by default, runs/NAME-phantom with --phantom."),
     ] = None,
-    jobs: Jobs = 1,
     phantom: Annotated[
         bool, typer.Option("--phantom", help="On artificial stand-ins for the cohorts, where the file describes them.")
     ] = False,
@@ -103,12 +117,12 @@ def study_file(
     Example: `jigsawmil study studies/table1-cancers.toml --phantom --jobs 2`
     """
     study = read_study(file)
-    out = out or Path("runs") / (file.stem + "-phantom" * phantom)
+    out = out or str(Path("runs") / (file.stem + "-phantom" * phantom))
     if phantom:
-        study = draw_standins(study, out / "standins", quiet)
+        study = draw_standins(study, run_folder(out) / "standins", quiet)
     else:
         check_data(study, file)
-    show_study(study, out, jobs, quiet, file)
+    show_study(study, out, where, quiet, file)
 
 
 def draw_standins(study: Study, folder: Path, quiet: bool) -> Study:

@@ -67,8 +67,9 @@ class LabelTable:
         if not joined:
             raise LabelError(
                 f"{self.source} has patients ({listed(list(by_patient), 2)}) but no column of slides, and no feature "
-                f"file ({listed(names, 2)}) is named after one of them. Name the column ({option_for('slide')}), or give "
-                "the table that says which slide is whose: slide_table= or --slide-table, columns PATIENT and FILENAME."
+                f"file ({listed(names, 2)}) is named after one of them. Name the column ({option_for('slide')}), or "
+                "give the table that says which slide is whose: slide_table= or --slide-table, columns PATIENT and "
+                "FILENAME."
             )
         rows = self.rows.iloc[[row for _, row in joined]].assign(slide_id=[slide_id for slide_id, _ in joined])
         rest = self.rows[~self.rows["patient_id"].isin(set(rows["patient_id"]))]

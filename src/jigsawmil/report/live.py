@@ -22,10 +22,10 @@ class StudyProgress:
 
     def __init__(self, console: Console, quiet: bool = False) -> None:
         self.console, self.quiet = console, quiet
-        done = MofNCompleteColumn()
-        self._bar = Progress(TextColumn("jobs"), BarColumn(), done, TimeElapsedColumn(), *_left(), console=console)
-        self._task = self._bar.add_task("", total=None)
-        self._done = 0
+        counts = MofNCompleteColumn(), TextColumn("{task.fields[counts]}")
+        self._bar = Progress(TextColumn("jobs"), BarColumn(), *counts, TimeElapsedColumn(), *_left(), console=console)
+        self._task = self._bar.add_task("", total=None, counts="")
+        self._done = self._failed = 0
         self._constant: set[str] = set()  # what all jobs share need not be said of each
         self._running: dict[str, tuple[Job, Epoch]] = {}
         self._started: dict[str, float] = {}
@@ -56,9 +56,11 @@ class StudyProgress:
         else:
             self._running.pop(name, None)
             self._done += 1
+            self._failed += event.error is not None
             self._tell_end(name, event.error)
         parts = (epoch.epoch / job.settings.epochs for job, epoch in self._running.values())
-        self._bar.update(self._task, completed=self._done + sum(parts))
+        counts = f"{len(self._running)} running" + (f", {self._failed} failed" if self._failed else "")
+        self._bar.update(self._task, completed=self._done + sum(parts), counts=counts)
 
     def _tell_end(self, name: str, error: str | None) -> None:
         if error is not None:

@@ -53,7 +53,8 @@ def run_local(jobs: Sequence[Job], processes: int, listen: Listener) -> None:
     told: Any = context.Queue()
     threads = max(1, torch.get_num_threads() // processes)
     others = multiprocessing.active_children()
-    pool = ProcessPoolExecutor(processes, context, _start_worker, (threads, told))
+    started = context.Value("i", 0)
+    pool = ProcessPoolExecutor(processes, context, _start_worker, (threads, told, started))
     try:
         with _deaf_to_interrupts():  # workers are started here, and inherit it
             running = {pool.submit(_work, index, job): job for index, job in enumerate(jobs)}
@@ -97,12 +98,21 @@ def _deaf_to_interrupts() -> Iterator[None]:
 _told: Any = None  # the worker's way to speak to its parent
 
 
-def _start_worker(threads: int, told: Any) -> None:
+def _start_worker(threads: int, told: Any, started: Any) -> None:
     global _told
+    with started.get_lock():
+        number, started.value = started.value, started.value + 1
+    take_gpu(number)
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     threading.Thread(target=_end_with_parent, daemon=True).start()
     torch.set_num_threads(threads)
     _told = told
+
+
+def take_gpu(number: int) -> None:
+    """Spread processes over the machine's GPUs: `auto` and `cuda` mean this one from now on."""
+    if torch.cuda.device_count() > 1:
+        torch.cuda.set_device(number % torch.cuda.device_count())
 
 
 def _end_with_parent() -> None:

@@ -42,8 +42,8 @@ def fit_together(
     order of floating-point sums. feed: this process's own; memory_gb: for the prepared slides of each of the others."""
     if settings.batch_size < devices:
         raise ConfigError(
-            f"--devices {devices} with batches of {settings.batch_size}: a batch is shared out, so it needs at least as "
-            f"many slides as there are processes. Give --batch-size {devices} or a multiple of it."
+            f"--devices {devices} with batches of {settings.batch_size}: a batch is shared out, so it needs at least "
+            f"as many slides as there are processes. Give --batch-size {devices} or a multiple of it."
         )
     kind = pick_device(settings.device).type
     found = torch.cuda.device_count()

@@ -18,6 +18,7 @@ from ..train.settings import Settings, check_type, check_types
 from .executors import Event, Listener, run_local
 from .gather import Result, gather, whole
 from .lock import alone_in
+from .on_ray import run_on_ray
 from .published import Published, read_published
 from .run import CohortSpec, Job, check_patients, fingerprint
 
@@ -176,8 +177,9 @@ def run_study(
     processes: int = 1,
     listen: Listener = lambda event: None,
     on_plan: Callable[[list[Job], int], None] = lambda jobs, done: None,
+    on_ray: bool = False,
 ) -> Result:
-    """Do what is missing in the folder `out`, then gather its tables."""
+    """Do what is missing in the folder `out`, then gather its tables. on_ray: by the cluster that was joined."""
     out = Path(out)
     jobs, cohorts = plan(study, out, processes)
     with alone_in(out):
@@ -191,7 +193,10 @@ def run_study(
                 failed[event.job.name] = event.error
             listen(event)
 
-        run_local(missing, processes, note)
+        if on_ray:
+            run_on_ray(missing, cohorts, out, note)
+        else:
+            run_local(missing, processes, note)
         if failed and not any(whole([job for job in jobs if not job.shuffled], name) for name in cohorts):
             name, why = next(iter(failed.items()))
             raise StudyError(
