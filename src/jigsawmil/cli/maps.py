@@ -95,7 +95,7 @@ def heatmap(
         shared: dict[str, Any] = {"slide": given, "features": found.features}
         write_heatmap(found.maps, out, patch=chosen, model=found.model, **shared)
         screen.print(f"Maps of {found.maps.bag.slide_id} in {out}.", soft_wrap=True, highlight=False)
-        if given is not None and slide_name(given.path.name) != found.maps.bag.slide_id:
+        if given is not None and given.path.stem != found.maps.bag.slide_id:
             screen.print(f"Note: the slide is called {given.path.name}, its features {found.features.name}.")
         if given is not None and top is not None:
             sheet = out.with_name(f"{out.stem}-top{out.suffix}")
@@ -300,7 +300,7 @@ def _slide_files(folder: Path) -> dict[str, Path]:
     if not folder.is_dir():
         raise SlideError(f"{folder}: no such folder. Expected the folder that holds the slides.")
     files = sorted(path for path in folder.iterdir() if path.suffix.lower() in SLIDES)
-    return {slide_name(path.name): path for path in files}
+    return {path.stem: path for path in files}
 
 
 def _placed(item: Found, slide_files: dict[str, Path] | None, mpp: float | None) -> tuple[Squares, tuple[float, float]]:
