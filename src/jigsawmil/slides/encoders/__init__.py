@@ -7,11 +7,20 @@ import torch
 from torch import Tensor
 
 from ...config import choose
+from ...errors import ConfigError
 from . import files, hub, package
 from .preprocess import preprocess
-from .spec import ENCODERS, Encoder, EncoderSpec
+from .spec import ENCODERS, SPECS, Encoder, EncoderSpec
 
-__all__ = ["ENCODERS", "Encoder", "EncoderSpec", "encode", "load_encoder"]
+__all__ = ["ENCODERS", "SPECS", "Encoder", "EncoderSpec", "encode", "encoder_spec", "load_encoder"]
+
+
+def encoder_spec(name: str) -> EncoderSpec:
+    """What is known of an encoder without loading it: by name, or by the path of a TorchScript or ONNX file."""
+    if files.is_file(name):
+        return files.described(Path(name))
+    choose("encoder", name, ENCODERS)
+    return ENCODERS[name]
 
 
 def load_encoder(
@@ -26,10 +35,11 @@ def load_encoder(
 
 
 def _load(name: str, weights: Path | None, trust_code: bool) -> tuple[EncoderSpec, Callable[[Tensor], Tensor]]:
-    if files.is_file(name):
+    spec = encoder_spec(name)
+    if weights is not None and spec.source in ("file", "package"):
+        raise ConfigError(f"--weights {weights}: {name} brings its own weights. Leave --weights out.")
+    if spec.source == "file":
         return files.load(Path(name))
-    choose("encoder", name, ENCODERS)
-    spec = ENCODERS[name]
     if spec.source == "package":
         return spec, package.load(spec)
     if spec.source == "timm":

@@ -1,17 +1,18 @@
 """A user's own encoder: a TorchScript or ONNX file, with a JSON beside it that says how tiles must look."""
 
 import json
+import warnings
 from collections.abc import Callable
-from dataclasses import fields
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import torch
-from torch import Tensor
+from torch import Tensor, nn
 
-from ...config import from_mapping
+from ...config import choose, from_mapping
 from ...errors import ConfigError
-from .preprocess import feature_of
+from .preprocess import Feature, feature_of
 from .spec import EncoderSpec
 
 ENDINGS = (".pt", ".ts", ".torchscript", ".onnx")
@@ -22,53 +23,82 @@ def is_file(name: str) -> bool:
     return name.endswith(ENDINGS)
 
 
-def load(path: Path) -> tuple[EncoderSpec, Callable[[Tensor], Tensor]]:
-    """The JSON is `<file>.json` and holds any of KEYS; the dimension is tried out."""
+def described(path: Path) -> EncoderSpec:
+    """What `<file>.json` says, any of KEYS; the rest is the default. The dimension is 0: it is not known yet."""
     if not path.is_file():
         raise ConfigError(f"{path}: no such file; expected an encoder ({', '.join(ENDINGS)}).")
-    values = _beside(path)
-    call = _onnx(path) if path.suffix == ".onnx" else _torchscript(path)
-    size = int(values.get("size", 224))
-    with torch.inference_mode():
-        tried = call(torch.zeros(1, 3, size, size))
-    tried = tried[-1] if isinstance(tried, list | tuple) else tried
-    width = int(tried.shape[1] if values.get("tokens") == "map" else tried.shape[-1])
-    dim = 2 * width if values.get("tokens") == "class+mean" else width
-    spec = from_mapping(EncoderSpec, {"name": path.stem, "resize": size, **values, "dim": dim}, f"{path.name}.json")
-    return spec, lambda x: feature_of(call(x), spec)
-
-
-def _beside(path: Path) -> dict[str, Any]:
     file = path.with_name(path.name + ".json")
-    if not file.exists():
-        return {}
+    values: dict[str, Any] = {}
+    if file.exists():
+        try:
+            values = dict(json.loads(file.read_text(encoding="utf-8")))
+        except (ValueError, TypeError) as error:
+            raise ConfigError(f"{file}: not a JSON table ({error}).") from error
+    for key in values:
+        choose(f"{file}: key", key, KEYS)
+    values = {key: tuple(value) if isinstance(value, list) else value for key, value in values.items()}
     try:
-        values = dict(json.loads(file.read_text()))
-    except ValueError as error:
-        raise ConfigError(f"{file}: not JSON ({error}).") from error
-    unknown = sorted(set(values) - set(KEYS))
-    if unknown:
-        raise ConfigError(f"{file}: unknown key {unknown[0]!r}; expected any of {', '.join(KEYS)}.")
-    assert set(KEYS) <= {field.name for field in fields(EncoderSpec)}
-    return {key: tuple(value) if isinstance(value, list) else value for key, value in values.items()}
+        return from_mapping(EncoderSpec, {"name": path.stem, "resize": values.get("size", 224), **values, "dim": 0})
+    except (ConfigError, TypeError) as error:
+        raise ConfigError(f"{file}: {error}") from error
 
 
-def _torchscript(path: Path) -> Callable[[Tensor], Any]:
+def load(path: Path) -> tuple[EncoderSpec, Callable[[Tensor], Tensor]]:
+    """The encoder, and its description with the dimension that a first tile came out with."""
+    spec = described(path)
+    model = _Onnx(path) if path.suffix == ".onnx" else _torchscript(path)
+    tile = torch.zeros(1, 3, spec.size, spec.size)
     try:
-        return torch.jit.load(str(path), map_location="cpu").eval()
-    except RuntimeError as error:
-        first = str(error).strip().splitlines()[0]
-        raise ConfigError(f"{path}: not a TorchScript file ({first}). Export the model with torch.jit.") from error
+        with torch.inference_mode():
+            tried = model(tile)
+    except Exception as error:  # whatever the user's own model raises
+        raise ConfigError(
+            f"{path}: does not take one tile of 3 x {spec.size} x {spec.size} ({_last_line(error)}). State the size "
+            f"that it takes in {path.name}.json, and export it for batches of any length."
+        ) from error
+    spec = replace(spec, dim=_dimension(tried, spec))
+    feature_of(tried, spec)
+    return spec, Feature(spec, model)
 
 
-def _onnx(path: Path) -> Callable[[Tensor], Any]:
+def _dimension(output: Any, spec: EncoderSpec) -> int:
+    output = output[-1] if isinstance(output, list | tuple) and output else output
+    shape = tuple(getattr(output, "shape", ())) or (0,)
+    width = int(shape[1] if spec.tokens == "map" and len(shape) > 1 else shape[-1])
+    return 2 * width if spec.tokens == "class+mean" else width
+
+
+def _torchscript(path: Path) -> nn.Module:
     try:
-        import onnxruntime
-    except ImportError as error:
-        raise ConfigError(f"{path.name} needs onnxruntime: pip install 'jigsawmil[encoders]'.") from error
-    try:
-        session = onnxruntime.InferenceSession(str(path), providers=onnxruntime.get_available_providers())
-    except Exception as error:
-        raise ConfigError(f"{path}: not an ONNX file that can be run ({str(error).splitlines()[0]}).") from error
-    name = session.get_inputs()[0].name
-    return lambda x: torch.from_numpy(session.run(None, {name: x.cpu().numpy()})[0])
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")  # TorchScript is old, and what people have
+            return torch.jit.load(str(path), map_location="cpu").eval()
+    except (RuntimeError, ValueError) as error:
+        raise ConfigError(
+            f"{path}: not a TorchScript file ({_last_line(error)}). Export the model with torch.jit.trace; files with "
+            "weights alone belong to an encoder by name and --weights."
+        ) from error
+
+
+class _Onnx(nn.Module):
+    """A session of onnxruntime; it picks its device itself."""
+
+    def __init__(self, path: Path) -> None:
+        super().__init__()
+        try:
+            import onnxruntime
+        except ImportError as error:
+            raise ConfigError(f"{path.name} needs onnxruntime: pip install 'jigsawmil[encoders]'.") from error
+        try:
+            self.session = onnxruntime.InferenceSession(str(path), providers=onnxruntime.get_available_providers())
+        except Exception as error:
+            raise ConfigError(f"{path}: not an ONNX file that can be run ({_last_line(error)}).") from error
+        self.input = self.session.get_inputs()[0].name
+
+    def forward(self, x: Tensor) -> Tensor:
+        return torch.from_numpy(self.session.run(None, {self.input: x.cpu().numpy()})[0])
+
+
+def _last_line(error: Exception) -> str:
+    lines = str(error).strip().splitlines()
+    return lines[-1].strip()[:200] if lines else type(error).__name__

@@ -4,31 +4,18 @@ With timm the architecture is built here from the arguments that the model's car
 into it: what a file must fit is known before it is opened. Weights are safetensors, or `torch.load(weights_only=True)`.
 """
 
-from collections.abc import Callable
 from pathlib import Path
-from typing import Any
 
 import torch
-from torch import Tensor, nn
+from torch import nn
 
 from ...errors import ConfigError
-from .preprocess import feature_of
+from .preprocess import Feature
 from .spec import EncoderSpec
 
 FILES = ("model.safetensors", "pytorch_model.bin")
 HEADS = ("fc.", "head.", "classifier.", "layer4.")  # parts of a checkpoint that features do not need
 EXTRA = "pip install 'jigsawmil[encoders]'"
-
-
-class Feature(nn.Module):
-    """A model, and what of its output is the feature."""
-
-    def __init__(self, spec: EncoderSpec, model: nn.Module, call: Callable[[nn.Module, Tensor], Any]) -> None:
-        super().__init__()
-        self.spec, self.model, self.call = spec, model, call
-
-    def forward(self, x: Tensor) -> Tensor:
-        return feature_of(self.call(self.model, x), self.spec)
 
 
 def load_timm(spec: EncoderSpec, weights: Path | None) -> nn.Module:
@@ -42,7 +29,7 @@ def load_timm(spec: EncoderSpec, weights: Path | None) -> nn.Module:
     model = timm.create_model(pretrained=False, **options)
     path = _weights_file(spec, weights) if weights is not None else _from_hub(spec)
     _load(model, path, spec)
-    return Feature(spec, model.eval(), lambda model, x: model(x))
+    return Feature(spec, model.eval())
 
 
 def load_transformers(spec: EncoderSpec, weights: Path | None, trust_code: bool) -> nn.Module:
@@ -55,13 +42,20 @@ def load_transformers(spec: EncoderSpec, weights: Path | None, trust_code: bool)
             f"{spec.name}: loading it runs Python code that its repository ({spec.repo}) holds. Read that code, then "
             "give --trust-code."
         )
+    if weights is not None and not (weights / "config.json").is_file():
+        raise ConfigError(
+            f"--weights {weights}: expected a folder with config.json and weights, a copy of {spec.repo}."
+        )
     where = str(weights) if weights is not None else spec.repo
     try:
-        model = AutoModel.from_pretrained(where, trust_remote_code=spec.runs_code)
-    except Exception as error:
-        raise _refused(spec, error) from error
-    if spec.name == "conch-v1.5":  # TITAN carries it
-        return Feature(spec, model.return_conch()[0].eval(), lambda model, x: model(x))
+        model, info = AutoModel.from_pretrained(where, trust_remote_code=spec.runs_code, output_loading_info=True)
+        if spec.repo == "MahmoodLab/TITAN":  # it carries CONCH v1.5
+            return Feature(spec, model.return_conch()[0].eval())
+    except Exception as error:  # the library's, the hub's, or of the repository's own code
+        raise _refused(spec, error, weights) from error
+    if not spec.runs_code and info["missing_keys"]:  # else random numbers would take their place
+        missing = ", ".join(sorted(info["missing_keys"])[:3])
+        raise ConfigError(f"{where}: not the weights of {spec.name} (without {missing}). Expected {spec.repo}.")
     if spec.tokens == "class":
         return Feature(spec, model.eval(), lambda model, x: model(pixel_values=x).last_hidden_state)
     return Feature(spec, model.eval(), lambda model, x: model(pixel_values=x).pooler_output)
@@ -91,13 +85,15 @@ def _from_hub(spec: EncoderSpec) -> Path:
     raise ConfigError(f"{spec.repo}: has neither {' nor '.join(FILES)}. Give --weights with the file.")
 
 
-def _refused(spec: EncoderSpec, error: Exception) -> ConfigError:
-    """Why the hub gave nothing, and what to do."""
+def _refused(spec: EncoderSpec, error: Exception, weights: Path | None = None) -> ConfigError:
+    """Why the hub, or a folder, gave nothing, and what to do."""
+    if weights is not None:
+        return ConfigError(f"--weights {weights}: not a copy of {spec.repo} that can be loaded ({_words(error)}).")
     page = f"the page of {spec.repo} on the Hugging Face hub"
-    ask = f"Ask for access on {page}, then `hf auth login`; " if spec.gated else ""
-    first = str(error).strip().splitlines()[0] if str(error).strip() else type(error).__name__
+    gated = spec.gated or type(error).__name__ == "GatedRepoError"
+    ask = f"Ask for access on {page}, then `hf auth login`. " if gated else ""
     return ConfigError(
-        f"{spec.name}: its weights cannot be had ({first}). {ask}Without a network give --weights FOLDER with a copy."
+        f"{spec.name}: its weights cannot be had ({_words(error)}). {ask}Without a network give --weights with a copy."
     )
 
 
@@ -109,12 +105,18 @@ def _load(model: nn.Module, path: Path, spec: EncoderSpec) -> None:
             state = load_file(path)
         else:
             state = torch.load(path, weights_only=True, map_location="cpu")
-        state = {name: value for name, value in state.items() if not name.startswith(HEADS) or name in _names(model)}
-        model.load_state_dict(state)
-    except Exception as error:
-        first = str(error).strip().splitlines()[0]
-        raise ConfigError(f"{path}: not the weights of {spec.name} ({first}). Expected {spec.repo}.") from error
+        known = set(model.state_dict())
+        model.load_state_dict({name: value for name, value in state.items() if not _unused(name, known)})
+    except Exception as error:  # of a file that is damaged or another model's, in any of three libraries
+        raise ConfigError(f"{path}: not the weights of {spec.name} ({_words(error)}). Expected {spec.repo}.") from error
 
 
-def _names(model: nn.Module) -> set[str]:
-    return set(model.state_dict())
+def _unused(name: str, known: set[str]) -> bool:
+    """A part of a checkpoint that features do not need; anything else that is left over is an error."""
+    return name.startswith(HEADS) and name not in known
+
+
+def _words(error: Exception) -> str:
+    """The first two lines of what a library says: torch states the fault in the second."""
+    lines = [line.strip() for line in str(error).strip().splitlines()[:2]]
+    return " ".join(lines)[:300].rstrip(":. ") or type(error).__name__

@@ -1,14 +1,19 @@
 """What is known of an encoder before its weights are: how tiles must look, and what comes out."""
 
 from collections.abc import Callable
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any, NamedTuple
 
 from torch import Tensor
 
+from ...config import choose, require
+
+TOKENS = ("pooled", "class", "class+mean", "map")
+INTERPOLATIONS = ("bilinear", "bicubic")
 IMAGENET = (0.485, 0.456, 0.406), (0.229, 0.224, 0.225)
 OPTIMUS = (0.707223, 0.578729, 0.703617), (0.211883, 0.230117, 0.177517)
 HIBOU = (0.7068, 0.5755, 0.7220), (0.1950, 0.2316, 0.1816)
+LITE = (127 / 255,) * 3, (128 / 255,) * 3  # the Lite variants were not trained with ImageNet's mean
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -35,6 +40,16 @@ class EncoderSpec:
     registers: int = 0  # tokens between the class token and the patches
     build: dict[str, Any] = field(default_factory=dict)  # arguments of timm.create_model
     runs_code: bool = False  # loading it runs Python code from its repository
+    also: str = ""  # TRIDENT's name for it
+
+    def __post_init__(self) -> None:
+        choose("tokens", self.tokens, TOKENS)
+        choose("interpolation", self.interpolation, INTERPOLATIONS)
+        require("size", self.size, 1 <= self.size <= self.resize, f"pixels, from 1 to the {self.resize} of resize")
+        for name in ("mean", "std"):
+            values = getattr(self, name)
+            numbers = isinstance(values, tuple) and all(isinstance(value, int | float) for value in values)
+            require(name, values, numbers and len(values) == 3, "three numbers, of R, G and B in [0, 1]")
 
 
 class Encoder(NamedTuple):
@@ -56,14 +71,14 @@ CC_NC = "CC BY-NC-ND 4.0"
 
 SPECS = (
     EncoderSpec(
-        name="efficientnet-lite0", dim=1280, licence="Apache-2.0", source="package",
+        name="efficientnet-lite0", dim=1280, mean=LITE[0], std=LITE[1], licence="Apache-2.0", source="package",
     ),
     EncoderSpec(
-        name="uni", dim=1024, licence=CC_NC, gated=True, source="timm", repo="MahmoodLab/UNI",
+        name="uni", also="uni_v1", dim=1024, licence=CC_NC, gated=True, source="timm", repo="MahmoodLab/UNI",
         build={"model_name": "vit_large_patch16_224", **VIT_L},
     ),
     EncoderSpec(
-        name="uni2-h", dim=1536, licence=CC_NC, gated=True, source="timm", repo="MahmoodLab/UNI2-h",
+        name="uni2-h", also="uni_v2", dim=1536, licence=CC_NC, gated=True, source="timm", repo="MahmoodLab/UNI2-h",
         build={"model_name": "vit_giant_patch14_224", **UNI2},
     ),
     EncoderSpec(
@@ -73,41 +88,42 @@ SPECS = (
                "reg_tokens": 4, "mlp_ratio": 5.3375, "global_pool": "", "dynamic_img_size": True, **SWIGLU},
     ),
     EncoderSpec(
-        name="gigapath", dim=1536, resize=256, interpolation="bicubic", licence="Prov-GigaPath licence (research)",
-        gated=True, source="timm", repo="prov-gigapath/prov-gigapath",
+        name="gigapath", dim=1536, resize=256, interpolation="bicubic", licence="research only", gated=True,
+        source="timm", repo="prov-gigapath/prov-gigapath",
         build={"model_name": "vit_giant_patch14_dinov2", "img_size": 224, "in_chans": 3, "patch_size": 16,
                "embed_dim": 1536, "depth": 40, "num_heads": 24, "init_values": 1e-5, "mlp_ratio": 5.33334,
                "num_classes": 0},
     ),
     EncoderSpec(
-        name="conch-v1.5", dim=768, size=448, resize=448, licence=CC_NC, gated=True, source="transformers",
-        repo="MahmoodLab/TITAN", runs_code=True,
+        name="conch-v1.5", also="conch_v15", dim=768, size=448, resize=448, licence=CC_NC, gated=True,
+        source="transformers", repo="MahmoodLab/TITAN", runs_code=True,
     ),
     EncoderSpec(
-        name="h-optimus-0", dim=1536, mean=OPTIMUS[0], std=OPTIMUS[1], licence="Apache-2.0", gated=True, source="timm",
-        repo="bioptimus/H-optimus-0", interpolation="bicubic",
+        name="h-optimus-0", also="hoptimus0", dim=1536, mean=OPTIMUS[0], std=OPTIMUS[1],
+        licence="Apache-2.0", gated=True, source="timm", repo="bioptimus/H-optimus-0",
         build={"model_name": "vit_giant_patch14_reg4_dinov2", "img_size": 224, "num_classes": 0, **OPTIMUS_BUILD},
     ),
     EncoderSpec(
-        name="h-optimus-1", dim=1536, mean=OPTIMUS[0], std=OPTIMUS[1], licence=CC_NC, gated=True, source="timm",
-        repo="bioptimus/H-optimus-1", interpolation="bicubic",
+        name="h-optimus-1", also="hoptimus1", dim=1536, mean=OPTIMUS[0], std=OPTIMUS[1], licence=CC_NC, gated=True,
+        source="timm", repo="bioptimus/H-optimus-1",
         build={"model_name": "vit_giant_patch14_reg4_dinov2", "img_size": 224, "num_classes": 0, **OPTIMUS_BUILD},
     ),
     EncoderSpec(
-        name="phikon-v2", dim=1024, interpolation="bicubic", licence="Owkin non-commercial", source="transformers",
-        repo="owkin/phikon-v2", tokens="class",
+        name="phikon-v2", also="phikon_v2", dim=1024, interpolation="bicubic", licence="Owkin non-commercial",
+        source="transformers", repo="owkin/phikon-v2", tokens="class",
     ),
     EncoderSpec(
-        name="hibou-b", dim=768, mean=HIBOU[0], std=HIBOU[1], licence="Apache-2.0", gated=True, source="transformers",
-        repo="histai/hibou-b", runs_code=True,
+        name="hibou-b", dim=768, interpolation="bicubic", mean=HIBOU[0], std=HIBOU[1], licence="Apache-2.0", gated=True,
+        source="transformers", repo="histai/hibou-b", runs_code=True,
     ),
     EncoderSpec(
-        name="hibou-l", dim=1024, mean=HIBOU[0], std=HIBOU[1], licence="Apache-2.0", gated=True, source="transformers",
-        repo="histai/hibou-L", runs_code=True,
+        name="hibou-l", also="hibou_l", dim=1024, interpolation="bicubic", mean=HIBOU[0], std=HIBOU[1],
+        licence="Apache-2.0", gated=True, source="transformers", repo="histai/hibou-L", runs_code=True,
     ),
     EncoderSpec(
         name="resnet50", dim=1024, licence="BSD-3-Clause", source="timm", repo="timm/resnet50.tv_in1k", tokens="map",
         build={"model_name": "resnet50", "features_only": True, "out_indices": [3]},  # CLAM's and TRIDENT's: no layer 4
     ),
 )  # fmt: skip
-ENCODERS = {spec.name: spec for spec in SPECS}
+# also by TRIDENT's names, which are kept: a model that was trained on TRIDENT's features asks for them by these
+ENCODERS = {name: replace(spec, name=name) for spec in SPECS for name in (spec.name, spec.also) if name}
