@@ -9,15 +9,14 @@ const jigsawmil = (() => {
   };
   const $ = (id) => document.getElementById(id);
   const panes = []; // {stage, source, state, info, data}
-  let models, palettes, lattice = null;
+  let models, lattice = null;
   let looked = null; // width of the pane when the ranges were set, and the ranges if they were to show everything
   const settings = { layer: "attention", opacity: 0.6, threshold: 0 };
   const mouse = { x: 0, y: 0 };
 
-  // given: Bokeh's models by name, and the palettes; called once, when the document is there.
+  // given: Bokeh's models by name; called once, when the document is there.
   function attach(given) {
     models = given;
-    palettes = given.palettes;
     settings.opacity = given.opacity.value;
     given.panes.forEach((state, i) => {
       panes.push({ stage: new Stage($(`canvas${i}`), view), source: given.sources[i], state, info: null });
@@ -110,7 +109,7 @@ const jigsawmil = (() => {
 
   function recolour() {
     const { layer, threshold, opacity } = settings;
-    const colours = palettes[LAYERS[layer].chosen];
+    const colours = PALETTES[LAYERS[layer].chosen];
     panes.forEach((pane, i) => {
       if (!pane.info) return;
       const shown = layer !== "jigsaw" || pane.info.jigsaw;
@@ -205,7 +204,7 @@ const jigsawmil = (() => {
     });
   }
 
-  const short = (value) => Math.round(value).toLocaleString("en").replaceAll(",", " ");
+  const short = (value) => Math.round(value).toLocaleString("en");
 
   function tap(i, x, y) {
     const patch = lattice && panes[i].info ? lattice.find(x, y) : -1;

@@ -1,5 +1,6 @@
 """The page: its template and scripts, and the models through which a session speaks with it."""
 
+import json
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -19,7 +20,7 @@ from .widgets import js, make_cards, make_controls, make_figure, make_search, ma
 HERE = Path(__file__).parent
 SCRIPTS = ("lattice.js", "stage.js", "page.js")
 RANKINGS = ("most attended", "least attended", "most for", "most against", "farthest by the jigsaw")
-EDGES = ("x0", "y0", "x1", "y1")
+EDGES, EDGE_LOOKS = ("x0", "y0", "x1", "y1"), ("alpha", "width", "size")
 Two = tuple[ColumnDataSource, ColumnDataSource]
 
 
@@ -70,8 +71,8 @@ def make_page(document: Document, title: str, choices: dict[str, list[str]], opa
         state=State(),
         panes=(Pane(), Pane()),
         sources=(ColumnDataSource(), ColumnDataSource()),
-        edges=(_lines("alpha", "width", "size"), _lines("alpha", "width", "size")),
-        arrows=(_lines(), _lines()),
+        edges=(_lines("edges0", *EDGE_LOOKS), _lines("edges1", *EDGE_LOOKS)),
+        arrows=(_lines("arrow0"), _lines("arrow1")),
         mark=mark,
         table=table,
         rows=rows,
@@ -107,27 +108,27 @@ def _place(document: Document, title: str, page: Page, opacity: float) -> None:
         "patch": page.patch,
         "gallery": column(page.ranking, page.gallery, sizing_mode="stretch_width"),
     }
-    for name, root in roots.items():
-        root.name = name
-        document.add_root(root)
     given = {
         "state": page.state, "panes": list(page.panes), "sources": list(page.sources),
         "x_range": ranges[0], "y_range": ranges[1], "opacity": controls[1], "colours": controls[3],
-        "palettes": palettes(),
     }  # fmt: skip
     document.js_on_event("document_ready", js(f"jigsawmil.attach({{{', '.join(given)}}})", **given))
     for i, pane in enumerate(page.panes):
         pane.js_on_change("info", js(f"jigsawmil.receive({i})"))
     for name in ("notice", "busy", "headline"):
         page.state.js_on_change(name, js("jigsawmil.tell()"))
+    with document.models.freeze():  # else Bokeh walks through all models at each root
+        for name, root in roots.items():
+            root.name = name
+            document.add_root(root)
     document.title = f"{title} · jigsawmil"
     document.template = Template(_text("page.html"))
-    scripts = "\n".join(map(_text, SCRIPTS))
+    scripts = "\n".join([f"const PALETTES = {json.dumps(palettes())};", *map(_text, SCRIPTS)])
     document.template_variables.update(run=title, css=_text("page.css"), js=scripts)
 
 
-def _lines(*more: str) -> ColumnDataSource:
-    return ColumnDataSource({name: [] for name in (*EDGES, *more)})
+def _lines(name: str, *more: str) -> ColumnDataSource:
+    return ColumnDataSource({column: [] for column in (*EDGES, *more)}, name=name)
 
 
 def _text(name: str) -> str:

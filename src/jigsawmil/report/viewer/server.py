@@ -65,7 +65,7 @@ def make_server(
     key = secrets.token_urlsafe(16)
     readers = ThreadPoolExecutor(READERS, "tiles")
     tiles: tuple[str, Any, dict[str, Any]] = (
-        rf"/tiles/{key}/(\d{{1,7}})/(\d{{1,2}})/(\d{{1,6}})_(\d{{1,6}})\.jpg",
+        rf"/tiles/{key}/([0-9]{{1,7}})/([0-9]{{1,2}})/([0-9]{{1,6}})_([0-9]{{1,6}})\.jpg",
         Tiles,
         {"library": library, "readers": readers},
     )
@@ -79,7 +79,7 @@ def make_server(
             f"--address {where}: expected a host name or an IPv4 address. Give --address 0.0.0.0 for all."
         )
     try:
-        port = port or _free_port(where)
+        port = _listenable(where, port)
         return Server(
             {"/": fill},
             port=port,
@@ -103,10 +103,12 @@ def hosts(address: str) -> list[str]:
     return list(dict.fromkeys(names))
 
 
-def _free_port(address: str) -> int:
-    """Known before the server is made, which names it in the origins that it lets in."""
+def _listenable(address: str, port: int) -> int:
+    """The port, or a free one for 0; an error where nobody may listen. Known before the server is made, which names it
+    in the origins that it lets in."""
     with socket.socket() as probe:
-        probe.bind((address, 0))
+        probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)  # a viewer that has just ended is no obstacle
+        probe.bind((address, port))
         return int(probe.getsockname()[1])
 
 

@@ -124,13 +124,13 @@ def make_controls(opacity: float) -> tuple[RadioButtonGroup, Slider, Slider, Sel
     """Layer, opacity, threshold, colours: all of them act in the browser alone."""
     names: list[Any] = [*PALETTES[:4]]
     wide: dict[str, Any] = {"sizing_mode": "stretch_width"}
-    layer = RadioButtonGroup(labels=list(LAYERS), active=0, **wide)
+    layer = RadioButtonGroup(name="layer", labels=list(LAYERS), active=0, **wide)
     layer.js_on_change("active", js("jigsawmil.layer(cb_obj.labels[cb_obj.active])"))
-    alpha = Slider(title="opacity", start=0, end=1, step=0.01, value=opacity, **wide)
+    alpha = Slider(name="opacity", title="opacity", start=0, end=1, step=0.01, value=opacity, **wide)
     alpha.js_on_change("value", js("jigsawmil.opacity(cb_obj.value)"))
-    threshold = Slider(title="hide the lowest, %", start=0, end=99, step=1, value=0, **wide)
+    threshold = Slider(name="threshold", title="hide the lowest, %", start=0, end=99, step=1, value=0, **wide)
     threshold.js_on_change("value", js("jigsawmil.threshold(cb_obj.value)"))
-    colours = Select(title="colours", value=PALETTES[0], options=names, **wide)
+    colours = Select(name="colours", title="colours", value=PALETTES[0], options=names, **wide)
     colours.stylesheets = [InlineStyleSheet(css=INLINE)]
     colours.js_on_change("value", js("jigsawmil.colours(cb_obj.value)"))
     return layer, alpha, threshold, colours
