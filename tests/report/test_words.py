@@ -21,6 +21,7 @@ FULL = "graph-abmil+jigsaw"
         ({"conv": "sage"}, "GraphSAGE"),
         ({"layers": 1}, "1 layer of"),
         ({"heads": 4}, "4 heads"),
+        ({"kinds": 6}, "how often 6 kinds of patches are neighbours"),
         ({"gated": True}, "Gated attention pooling"),
         ({"grid": 7}, "7 x 7 cells"),
         ({"jigsaw": "consistency"}, "discriminator"),

@@ -22,13 +22,21 @@ from .provenance import (
 )
 from .sections import CohortPart, Section, cohort_sections
 
+TABLES = {
+    "summary": ("method", "folds", "auc_mean", "auc_std", "auc_oof", "slides", "patients"),
+    "comparisons": ("method_a", "method_b", "difference", "delong_p_holm", "t_p_holm"),
+    "predictions": ("method", "seed", "fold", "slide_id", "patient_id", "label"),
+    "slides": ("slide_id", "patient_id", "label", "site", "patches"),
+    "left_out": ("name", "reason"),
+}
+
 
 def write_report(run: str | Path, out: str | Path) -> Path:
     """Read a run folder, write its report, and give back the file."""
     out = Path(out)
     if out.is_dir():
         raise StudyError(f"{out}: found a folder, expected a file to write. Give {out / 'report.html'}.")
-    page = report_page(open_run(run))
+    page = report_page(_opened(Path(run)))
     try:
         out.parent.mkdir(parents=True, exist_ok=True)
         with replacing(out) as temporary:
@@ -36,6 +44,22 @@ def write_report(run: str | Path, out: str | Path) -> Path:
     except OSError as error:
         raise StudyError(f"{out}: cannot be written ({error.strerror}). Choose another place (--out).") from error
     return out
+
+
+def _opened(path: Path) -> Run:
+    """The run, or an error that names the table that is damaged or not there."""
+    again = "Run the study again: finished jobs are kept, and the tables are made anew."
+    try:
+        run = open_run(path)
+    except ValueError as error:  # pandas' own errors are ValueErrors
+        raise StudyError(f"{path}: a table of the run is damaged ({error}). {again}") from error
+    for name, columns in TABLES.items():
+        table, file = getattr(run, name), path / f"{name}.csv"
+        if not file.is_file():
+            raise StudyError(f"{file}: not there; expected the tables of a run in its folder. {again}")
+        if missing := [column for column in columns if len(table) and column not in table]:
+            raise StudyError(f"{file}: no column {', '.join(missing)}. {again}")
+    return run
 
 
 def report_page(run: Run) -> Html:

@@ -5,6 +5,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
+from ..errors import StudyError
 from ..nn.model import METHODS
 from ..study.runs import Run
 from ..train.settings import Settings
@@ -34,8 +35,8 @@ def method_words(settings: Mapping[str, Any]) -> str:
     if method.graph:
         heads = f", {s.heads} heads" if s.heads > 1 else ""
         parts = [f"{_graph(s)}; {layers} of {CONVS[s.conv]}, width {s.hidden}{heads}"]
-        if kinds := getattr(s, "kinds", 0):
-            parts.append(f"beside it, how often {kinds} kinds of patches are neighbours of each other")
+        if s.kinds:
+            parts.append(f"beside it, how often {s.kinds} kinds of patches are neighbours of each other")
     else:
         parts = [f"each patch is seen by itself, through {layers} of a perceptron of width {s.hidden}"]
     pooling = "gated attention pooling" if s.gated else "attention pooling"
@@ -125,9 +126,12 @@ def _lambda(s: Settings) -> str:
 def _given_folds(run: Run, cohort: str) -> Path | None:
     """The file of folds that no seed made: they were given, and have to be given again."""
     files: Sequence[Path] = [run.folder / "folds.json", *sorted(run.folder.glob(f"folds-{cohort}-seed*.json"))]
-    for file in files:
-        if file.is_file() and json.loads(file.read_text()).get("seed") is None:
-            return file.resolve()
+    for file in filter(Path.is_file, files):
+        try:
+            if dict(json.loads(file.read_text())).get("seed") is None:
+                return file.resolve()
+        except (ValueError, TypeError) as error:
+            raise StudyError(f"{file}: not a file of folds ({error}). Remove it and run the study again.") from error
     return None
 
 

@@ -1,0 +1,66 @@
+"""Make the screenshots of the README: `jigsawmil demo --out demo`, then `python docs/screenshots.py demo/run`.
+
+Each picture is a function that leaves a PNG in docs/img; it needs playwright and a Chromium on the PATH.
+"""
+
+import shutil
+import sys
+import tempfile
+from collections.abc import Callable
+from pathlib import Path
+
+from playwright.sync_api import Browser, Page, sync_playwright
+
+from jigsawmil.report.html import write_report
+
+IMAGES = Path(__file__).parent / "img"
+FLAGS = ["--headless", "--no-sandbox", "--disable-gpu", "--disable-background-networking"]
+FLAGS += ["--disable-component-update", "--disable-sync"]
+
+
+def report_top(browser: Browser, run: Path) -> None:
+    """The beginning of the report: the answer, and what was compared."""
+    page = opened_report(browser, run)
+    cohort = page.locator("[id='cohort']").bounding_box()
+    assert cohort is not None
+    clip = {"x": 0, "y": 0, "width": 860, "height": cohort["y"] - 30}
+    page.screenshot(path=IMAGES / "report.png", clip=clip, full_page=True)
+
+
+def report_results(browser: Browser, run: Path) -> None:
+    """The table of results with the forest below it."""
+    page = opened_report(browser, run)
+    top, bottom = (page.locator(f"[id='{name}']").bounding_box() for name in ("results", "are-the-differences-real"))
+    assert top is not None
+    assert bottom is not None
+    clip = {"x": 0, "y": top["y"] - 20, "width": 860, "height": bottom["y"] - top["y"] - 20}
+    page.screenshot(path=IMAGES / "report-results.png", clip=clip, full_page=True)
+
+
+PICTURES: tuple[Callable[[Browser, Path], None], ...] = (report_top, report_results)
+
+
+def opened_report(browser: Browser, run: Path) -> Page:
+    """A fresh report of the run; its file is gone once it is loaded."""
+    page = browser.new_page(viewport={"width": 860, "height": 1000})
+    with tempfile.TemporaryDirectory() as folder:
+        page.goto(write_report(run, Path(folder) / "report.html").as_uri())
+    return page
+
+
+def main(run: Path) -> None:
+    chromium = shutil.which("chromium") or shutil.which("google-chrome")
+    if chromium is None:
+        sys.exit("No Chromium on the PATH; expected chromium or google-chrome.")
+    IMAGES.mkdir(exist_ok=True)
+    with sync_playwright() as playwright:
+        browser = playwright.chromium.launch(executable_path=chromium, args=FLAGS)
+        for picture in PICTURES:
+            picture(browser, run)
+        browser.close()
+
+
+if __name__ == "__main__":
+    if len(sys.argv) != 2:
+        sys.exit(__doc__)
+    main(Path(sys.argv[1]))
