@@ -77,6 +77,13 @@ def test_evidence_adds_up_with_every_convolution_and_gate(conv: str, bags: list[
     assert (maps.neighbours(0) is not None) == (conv == "gat")
 
 
+def test_what_no_patch_has_a_share_in_is_in_the_bias(bags: list[Bag], small) -> None:
+    model = task_model(small, kinds=3)
+    [maps] = explain(model, card(model), bags[0])
+    assert maps.evidence.sum() + maps.bias[0] == pytest.approx(maps.logits[0], abs=2e-5)
+    assert maps.bias[0] != pytest.approx(float(model.head.linear.bias[0]), abs=1e-4)  # who lies beside whom is in it
+
+
 def test_evidence_of_a_patient_adds_up_over_its_slides(bags: list[Bag], small) -> None:
     names = ["TCGA-AA-0001-01Z-00-DX1", "TCGA-AA-0002-01Z-00-DX1", "TCGA-AA-0001-01Z-00-DX2"]
     slides = [dataclasses.replace(bag, slide_id=name) for bag, name in zip(bags, names, strict=False)]

@@ -48,6 +48,7 @@ class PatchMaps:
 
     name: what was predicted as one, the slide or its patient. attention sums to 1 over the bag: over the slide, or over
     all slides of the patient. So does evidence, with its bias, to the logits: sum over patches + bias = logit, exactly.
+    What belongs to the bag as a whole (the co-occurrence of `kinds`) is in the bias.
     logits: binary one, the log-odds of classes[1]; multiclass one a class; ordinal one a threshold, the log-odds of a
     grade above it.
     jigsaw: the corner at which the model expects each patch (mean of the bins' centres under the softmax), to be
@@ -172,8 +173,10 @@ def _maps(
 ) -> Iterator[PatchMaps]:
     """Of each slide of one bag."""
     with torch.inference_mode():
-        bias = model.head(torch.zeros_like(output.embedding))  # a head is linear: what is left without patches
-        weight = model.head.linear.weight.double()
+        rest = output.embedding.clone()
+        rest[:, : model.config.hidden] = 0  # what no patch has a share in: with `kinds`, who lies beside whom
+        bias = model.head(rest)  # a head is linear
+        weight = model.head.linear.weight[:, : model.config.hidden].double()
         share = output.attention.double()[:, None] * (output.hidden.double() @ weight.T)
         share = share.expand(-1, output.logits.shape[1])  # ordinal: one direction, a column a threshold
         guesses = None if output.jigsaw_logits is None else batch.in_file_order(output.jigsaw_logits)
