@@ -60,7 +60,9 @@ class Found(NamedTuple):
 @grouped
 def heatmap(
     source: Source,
-    slide_or_features: Annotated[str, typer.Argument(help="A slide of the run by its id, or a feature file.")],
+    item: Annotated[
+        str, typer.Argument(metavar="SLIDE_OR_FEATURES", help="A slide of the run by its id, or a feature file.")
+    ],
     options: ReadingOptions,
     out: Annotated[Path, typer.Option(help="Picture to write: .png, .pdf or .svg.")] = Path("heatmap.png"),
     slide: Annotated[Path | None, typer.Option(help="The slide itself, drawn below the maps.")] = None,
@@ -90,7 +92,7 @@ def heatmap(
         raise ConfigError(f"--patch: found {patch!r}, expected the number of a patch, from 0 on, or auto.")
     given = None if slide is None else open_slide(slide, options.mpp)
     with given or nullcontext():
-        found = _one(source, slide_or_features, method, cohort, features, device, options)
+        found = _one(source, item, method, cohort, features, device, options)
         chosen = None if patch == "auto" else int(patch)
         shared: dict[str, Any] = {"slide": given, "features": found.features}
         write_heatmap(found.maps, out, patch=chosen, model=found.model, **shared)
@@ -111,9 +113,7 @@ def export(
     out: Annotated[Path, typer.Option(help="Folder for one file a slide.")],
     which: Annotated[
         list[str] | None,
-        typer.Argument(
-            metavar="[FEATURES|SLIDES]...", help="Of a model: feature files or folders. Of a run: slide ids."
-        ),
+        typer.Argument(metavar="FEATURES_OR_SLIDES", help="Of a model: feature files or folders. Of a run: slide ids."),
     ] = None,
     format: Annotated[str, typer.Option(help="geojson (QuPath 0.4 or later), csv or h5ad (AnnData).")] = "geojson",
     method: Method = None,
@@ -222,6 +222,7 @@ def _one(
     """The maps of one slide, by its id in a run or by its file."""
     path = Path(item)
     if is_run(source):
+        _as_studied(options)
         run, slide_id = open_run(source), slide_name(path.name) if path.exists() else item
         folder = path.parent if path.exists() else features
         maps = run_maps(run, slide_id, variant=method, cohort=cohort, features=folder, device=device)
@@ -233,7 +234,8 @@ def _one(
             f"{item}: no such file. Expected the feature file of a slide; only a run knows slides by id."
         )
     [maps] = explain(model, card, path, device=device, **options.reading)
-    return Found(maps, path, f"{card.model.method}, model {source.name}")
+    alone = "; it pools patients, and sees this slide alone" if card.level == "patient" else ""
+    return Found(maps, path, f"{card.model.method}, model {source.name}{alone}")
 
 
 def _every(
@@ -247,6 +249,7 @@ def _every(
 ) -> tuple[int, Iterator[Found]]:
     """How many slides, and the maps of each."""
     if is_run(source):
+        _as_studied(options)
         run = open_run(source)
         name = _cohort(run, cohort)
         wanted = {run.cohort_of(slide_id, name) and slide_id for slide_id in which}
@@ -271,6 +274,11 @@ def _every(
     found = explain_each(model, card, [*files.values()], device=device, neighbours=False, **options.reading)
     words = f"{card.model.method}, model {source.name}"
     return len(files), (Found(maps, files[maps.bag.slide_id], words) for maps in found)
+
+
+def _as_studied(options: ReadingOptions) -> None:
+    if options.patch_size or options.unit:
+        raise ConfigError("--patch-size and --unit: a run reads its features as its study did. Leave them out.")
 
 
 def _model_folder(source: Path, *of_runs: object) -> Path:
