@@ -36,7 +36,7 @@ PARTS = (
     Part("unseen", ("--processes", "2"), 8),
     Part("jigsaw_cases", ("--processes", "2"), 25),
     Part("learning_curve", ("--processes", "2"), 12),
-    Part("crc_codex", (), 40, data="../shared/data/crc_codex"),
+    Part("crc_codex", (), 20, data="../shared/data/crc_codex"),
     Part("table1", (), 60),
 )
 

@@ -19,7 +19,12 @@ GREY = "0.6"
 
 def draw(results: Mapping[str, Any], images: Path) -> list[Path]:
     """Every picture whose figures are there; the files."""
-    figures = {"unseen": unseen_figure, "jigsaw_cases": gain_figure, "learning_curve": curve_figure}
+    figures = {
+        "unseen": unseen_figure,
+        "jigsaw_cases": gain_figure,
+        "learning_curve": curve_figure,
+        "crc_codex": codex_figure,
+    }
     written = []
     with own_style():
         for name, figure in figures.items():
@@ -34,6 +39,14 @@ def draw(results: Mapping[str, Any], images: Path) -> list[Path]:
 
 def unseen_figure(found: Mapping[str, Any]) -> Figure:
     return forest_figure(pd.DataFrame(found["summary"]))
+
+
+def codex_figure(found: Mapping[str, Any]) -> Figure:
+    """The same of the patients of CODEX; repeats take the place of folds."""
+    rows = [{**row, "method": row["name"], "auc_oof": row["auc_patient"]} for row in found["rows"]]
+    patients, protocol = found["data"]["patients"], found["protocol"]
+    shape = {"slides": patients, "patients": patients, "folds": protocol["folds"], "seeds": protocol["repeats"]}
+    return forest_figure(pd.DataFrame(rows).assign(**shape, positive="DII"))
 
 
 def gain_figure(found: Mapping[str, Any]) -> Figure:

@@ -1,0 +1,273 @@
+"""What docs/results.md says of each file of results: a function a file, figures to Markdown, nothing typed by hand."""
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import numpy as np
+
+from .jigsaw_cases import LEAST, RULES, WITHOUT
+from .results_pictures import row_name
+from .step import Judged, Result, markdown
+
+Found = Mapping[str, Any]
+
+
+def grid(header: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
+    return "\n".join("| " + " | ".join(line) + " |" for line in [header, ["---"] * len(header), *rows])
+
+
+def stated(gain: Found) -> str:
+    return f"{gain['mean']:+.3f} [{gain['low']:+.3f}, {gain['high']:+.3f}]"
+
+
+def number(value: float | None) -> str:
+    return "-" if value is None or np.isnan(value) else f"{value:.3f}"
+
+
+def summary_grid(rows: Sequence[Found]) -> str:
+    """A row a method: mean ± standard deviation over folds, and pooled with its interval."""
+    several = any("cohort" in row for row in rows)
+    lines = []
+    for row in rows:
+        spread = f" ± {row['auc_std']:.3f}" if row.get("auc_std") is not None else ""
+        low, high = (row.get("auc_low"), row.get("auc_high"))
+        interval = f" [{low:.3f}, {high:.3f}]" if low is not None and high is not None else ""
+        figures = [number(row.get("auc_mean")) + spread, number(row.get("auc_oof")) + interval]
+        lines.append([*([str(row.get("cohort", ""))] if several else []), str(row["method"]), *figures])
+    header = ["cohort"] * several + ["method", "AUC, mean of folds", "AUC, pooled out of fold [95 % interval]"]
+    return grid(header, lines)
+
+
+def pair_grid(rows: Sequence[Found], pairs: Sequence[tuple[str, str]]) -> str:
+    """Differences of some pairs of methods, as `comparisons.csv` has them."""
+    lines = []
+    for row in rows:
+        for a, b in pairs:
+            if {row["method_a"], row["method_b"]} == {a, b}:
+                sign = 1 if row["method_a"] == a else -1
+                tests = [number(row.get(key)) for key in ("delong_p_holm", "t_p_holm")]
+                lines.append([str(row.get("cohort", "")), f"{a} - {b}", f"{sign * row['difference']:+.3f}", *tests])
+    return grid(["cohort", "pair", "difference", "DeLong p", "corrected t-test p"], lines)
+
+
+def unseen(found: Found) -> list[str]:
+    commands = [
+        f"`jigsawmil phantom {asked['kind']} --seed {asked['seed']} --dim {asked['dim']}`"
+        for asked in found["cohorts"].values()
+    ]
+    ours = "graph-abmil+jigsaw"
+    return [
+        "Five methods, default settings, 3 folds, on two cohorts that nobody had looked at when defaults were chosen: "
+        f"{' and '.join(commands)}. In both only place tells the label, so `abmil` belongs at 0.5. The first is run "
+        "again with its labels permuted over patients, where every method belongs at 0.5: above it would be a leak.",
+        summary_grid(found["summary"]),
+        pair_grid(found["comparisons"], [(ours, "abmil"), (ours, "graph-abmil"), ("graph-abmil", "abmil")]),
+        "p-values are Holm-adjusted over the ten pairs of a cohort; a p above 0.05 does not show that two methods are "
+        "equal.",
+        "![Five methods on two unseen cohorts, and on one with permuted labels](img/results-unseen.png)",
+    ]
+
+
+def jigsaw(found: Found) -> list[str]:
+    cases = found["cases"]
+    cohorts = len(found["seeds"])
+    header = ["phantom", "case", "slides", "AUC without", *(f"lambda {rule}" for rule in RULES)]
+    lines = [
+        [row["kind"], row["case"], str(row["slides"]), area(row, WITHOUT), *map(verdict, row["gains"].values())]
+        for row in cases
+    ]
+    blind = [
+        f"{row['case']}: {area(row, 'abmil')} without, {stated(row['abmil'])} with `balanced`, "
+        f"{row['abmil']['verdict']}"
+        for row in cases
+        if "abmil" in row
+    ]
+    return [
+        f"`graph-abmil` with and without the jigsaw on {len(cases)} kinds of phantom cohort, {cohorts} independent "
+        f"cohorts each (seeds {found['seeds'][0]} to {found['seeds'][-1]}), tested on {found['test_slides']} new "
+        "slides a cohort. One factor at a time around a centre; cases, seeds and the rule of judgement were fixed "
+        "before the jigsaw was run, difficulty by the baseline alone (`benchmarks/jigsaw_cases.py` says how). In "
+        "`position` the jigsaw's question and the label's are related; in the others the place of a patch on the glass "
+        "says nothing.",
+        f"Gain of AUC with its 95 % interval (Student's, over {cohorts} paired cohort differences). **helps** and "
+        f"**hurts**: the interval excludes 0 and the gain is beyond {LEAST} in size; the rest is neutral: not shown. "
+        f"† survives Holm's correction over all {len(cases) * len(RULES)} gains.",
+        grid(header, lines),
+        f"It helps in: {where(found, 'helps')}. It hurts in: {where(found, 'hurts')}.",
+        tally(found),
+        "Over several cases the unit is a seed: its differences are averaged over them first, since cases share seeds.",
+        "![Gain of AUC by rule and case](img/results-jigsaw-cases.png)",
+        "ABMIL with its jigsaw, where no graph is needed: " + "; ".join(blind) + ".",
+        "Rules against each other, over all cases:",
+        grid(
+            ["difference of AUC", "mean [95 % interval]", "p"],
+            [[name, stated(c), f"{c['p']:.3f}"] for name, c in found["contrasts"].items() if "without" not in name],
+        ),
+        "What this says on the open claims of [how we read the paper](paper.md#what-awaits-evidence):",
+        "\n".join(f"- {claim}" for claim in claims(found)),
+        "![Losses and lambda over the epochs](img/results-lambda.png)",
+    ]
+
+
+def area(row: Found, variant: str) -> str:
+    return f"{np.mean(row['auc'][variant]):.3f}"
+
+
+def verdict(gain: Found) -> str:
+    mark = "†" if gain["p_holm"] < 0.05 else ""
+    return stated(gain) + ("" if gain["verdict"] == "neutral" else f" **{gain['verdict']}**{mark}")
+
+
+def tally(found: Found) -> str:
+    """How often each rule helps, is neutral and hurts, and what it gains on average."""
+    lines = []
+    for rule in RULES:
+        said = [row["gains"][rule]["verdict"] for row in found["cases"]]
+        counts = [str(said.count(word)) for word in ("helps", "neutral", "hurts")]
+        over = [stated(found["contrasts"][key]) for key in (f"{rule} - without", f"{rule} - without, position")]
+        lines.append([f"lambda {rule}", *counts, *over])
+    cases = len(found["cases"])
+    return grid(
+        ["rule", "helps", "neutral", "hurts", f"gain over all {cases} cases", "over those of `position`"], lines
+    )
+
+
+def where(found: Found, word: str) -> str:
+    """The cases in which some rule helps, or hurts, and which rules do."""
+    told = []
+    for row in found["cases"]:
+        rules = [rule for rule in RULES if row["gains"][rule]["verdict"] == word]
+        if rules:
+            told.append(f"{row_name(row)} (lambda {', '.join(rules)})")
+    return "; ".join(told) if told else "no case"
+
+
+def claims(found: Found) -> list[str]:
+    """Each open claim that the design can speak to, answered by its interval."""
+    contrast = found["contrasts"]
+    best, lag = contrast["balanced - best fixed, chosen on other cohorts"], contrast["em - 0.5"]
+    more = contrast["2.0 - 0.1"]
+    traces = [row["traces"]["em"]["lambda_"] for row in found["cases"]]
+    early, late = np.mean([t[0] for t in traces]), np.mean([t[-1] for t in traces])
+    return [
+        "*`balanced` is not worse than the best fixed value* (of 0.1, 0.5 and 2.0, chosen on the other cohorts of a "
+        "case): "
+        + ("refuted here, " if best["high"] < 0 else "not refuted here, ")
+        + f"{stated(best)}"
+        + ("." if best["high"] < 0 else f"; a loss beyond {max(0.0, -best['low']):.3f} is excluded."),
+        "*`em` lags because its lambda is low early*: "
+        + (
+            f"there is a lag behind fixed 0.5 to explain, {stated(lag)}, "
+            if lag["high"] < 0
+            else f"no lag behind fixed 0.5 is shown, {stated(lag)}, so there is nothing here for it to explain, "
+        )
+        + f"though the lambda of `em` is {early:.2f} in the first epoch and {late:.2f} in the last. "
+        + {
+            1: f"More jigsaw throughout is better (2.0 - 0.1: {stated(more)}), as the claim needs.",
+            -1: f"More jigsaw throughout is worse (2.0 - 0.1: {stated(more)}), against the claim.",
+            0: f"Nor does twenty times the jigsaw matter on average (2.0 - 0.1: {stated(more)}).",
+        }[sign(more)]
+        + " The claim's own test, a lambda that is low early and 0.5 later, was not run: no rule has that form.",
+    ]
+
+
+def sign(gain: Found) -> int:
+    """1 or -1 where the interval excludes 0, else 0."""
+    return int(gain["low"] > 0) - int(gain["high"] < 0)
+
+
+def learning(found: Found) -> list[str]:
+    parts = [
+        f"Mean AUC over {len(found['seeds'])} cohorts on the same {found['test_slides']} new slides, ± one standard "
+        "error, against the number of slides to fit on. `position`: only place tells the label. `composition` (noise "
+        "3): place tells nothing, and every method can know the label. Lambda by `em`, the default; slides, network "
+        "and training as in the table above."
+    ]
+    for kind, by_method in found["curves"].items():
+        sizes = [point["slides"] for point in next(iter(by_method.values()))]
+        lines = [[m, *(f"{p['mean']:.3f} ± {p['error']:.3f}" for p in points)] for m, points in by_method.items()]
+        parts.append(grid([kind, *(f"{n} slides" for n in sizes)], lines))
+    return [*parts, "![AUC against the number of slides](img/results-learning-curve.png)"]
+
+
+def step(found: Found) -> list[str]:
+    results = {
+        int(n): {
+            name: Result(**{key: row[key] for key in ("steps", "growth", "peak", "memory_by", "skipped")})
+            for name, row in at.items()
+        }
+        for n, at in found["sizes"].items()
+    }
+    d1, threads = found["settings"]["d1"], found["settings"]["threads"]
+    return [
+        f"One training step of one slide, {d1} features, k = 50, {threads} threads; "
+        "[what is measured, and how](../benchmarks/README.md).",
+        markdown(results, [Judged(**row) for row in found["targets"]]),
+    ]
+
+
+def loop(found: Found) -> list[str]:
+    lines = [
+        [r["method"], f"{r['first_epoch_s']:.1f}", f"{r['loop_ms']:.1f}", f"{r['bare_ms']:.1f}", f"{r['ratio']:.2f}"]
+        for r in found["rows"]
+    ]
+    header = ["method", "first epoch, s", "loop, ms a slide", "bare step, ms a slide", "loop / bare"]
+    return [
+        f"{found['slides']} slides of {found['patches']:,} patches on disk, within {found['peak_gb']:.1f} GB in all: "
+        "what reading, feeding, lambda and bookkeeping add to the bare step.",
+        grid(header, lines),
+    ]
+
+
+def codex(found: Found) -> list[str]:
+    data, protocol, rows = found["data"], found["protocol"], found["rows"]
+    headline = next(row["name"] for row in rows if row["how"] == "nested")
+    against = {name: line for line in found["comparisons"] for name in (line["method_a"], line["method_b"])}
+    lines = []
+    for row in rows:
+        tests = [number(against[row["name"]][key]) for key in ("t_p_holm", "delong_p_holm")]
+        spread = f"{row['auc_mean']:.3f} ± {row['auc_std']:.3f}"
+        whole = f"{row['auc_patient']:.3f} [{row['auc_low']:.3f}, {row['auc_high']:.3f}]"
+        own = ["", ""] if row["name"] == headline else tests
+        lines.append([row["name"], row["how"], str(row["repeats"]), spread, whole, *own])
+    header = ["method", "how", "repeats", "AUC, mean ± std of repeats", "of the mean prediction [95 % interval]"]
+    phantoms = [
+        [f"{p['kind']}, seed {p['seed']}", f"{p['without']:.3f}", f"{p['with']:.3f}"] for p in found["phantoms"]
+    ]
+    return [
+        f"{data['cells']:,} cells in {data['images']} images of {data['patients']} patients (Schürch et al., Cell "
+        f"2020), CLR or DII. A prediction is of a patient; {protocol['repeats']} x {protocol['folds']} folds of "
+        f"patients, from seed {protocol['first_seed']} on. `nested`: chosen by {protocol['inner_folds']} folds within "
+        "the training patients; `fixed`: set beforehand; `control`: the same with places shuffled; `reference`: "
+        f"logistic regression on a hand-made statistic. p: against *{headline}*, Holm-adjusted; corrected t over "
+        "folds, and DeLong. In the picture the square is the mean prediction's AUC, the diamond the mean of repeats.",
+        grid([*header, "t p", "DeLong p"], lines),
+        "![Methods on CODEX](img/results-crc-codex.png)",
+        *jigsaw_on(rows),
+        "The same option on phantoms, AUC of `graph-abmil`:",
+        grid(["phantom", "without kinds", "with 8 kinds"], phantoms),
+        "What was tried before on other folds of the same patients, which makes all figures above somewhat hopeful:",
+        "\n".join(f"- {line}" for line in found["tried"]),
+    ]
+
+
+def jigsaw_on(rows: Sequence[Found]) -> list[str]:
+    """Gain of each rule over `graph-abmil`, repeat by repeat; repeats share their patients, so there is no interval."""
+    each = {row["name"]: row["auc_each"] for row in rows}
+    lines = []
+    for name, areas in each.items():
+        if name.startswith("graph-abmil+jigsaw") and "graph-abmil" in each:
+            gains = np.array(areas) - each["graph-abmil"][: len(areas)]
+            lines.append([name, str(len(gains)), f"{gains.mean():+.3f}", f"{gains.min():+.3f}", f"{gains.max():+.3f}"])
+    told = "Does the jigsaw help here? Gain over `graph-abmil` by repeat, without an interval: repeats share patients."
+    return [told, grid(["method", "repeats", "mean gain", "least", "largest"], lines)] if lines else []
+
+
+def plain(found: Found) -> list[str]:
+    """A file that another command writes: its own words, its summary, its own tables, as far as given."""
+    parts = [str(found["about"])] if found.get("about") else []
+    if found.get("summary"):
+        parts.append(summary_grid(found["summary"]))
+    if found.get("markdown"):
+        parts.append(str(found["markdown"]).strip())
+    return parts
