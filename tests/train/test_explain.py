@@ -81,7 +81,7 @@ def test_what_no_patch_has_a_share_in_is_in_the_bias(bags: list[Bag], small) -> 
     model = task_model(small, kinds=3)
     [maps] = explain(model, card(model), bags[0])
     assert maps.evidence.sum() + maps.bias[0] == pytest.approx(maps.logits[0], abs=2e-5)
-    assert maps.bias[0] != pytest.approx(float(model.head.linear.bias[0]), abs=1e-4)  # who lies beside whom is in it
+    assert maps.bias[0] != pytest.approx(model.head.linear.bias[0].item(), abs=1e-4)  # who lies beside whom is in it
 
 
 def test_evidence_of_a_patient_adds_up_over_its_slides(bags: list[Bag], small) -> None:
