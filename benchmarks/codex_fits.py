@@ -26,10 +26,10 @@ INNER = 2  # folds of the training patients that a choice rests on
 
 
 class Bench:
-    """A cohort and the folder of its fits. Running again reads what is there and makes what is missing."""
+    """A cohort and the folder of its fits, one for each content of the cohort. Running again reads what is there and makes what is missing."""
 
     def __init__(self, cohort: Cohort, folder: Path) -> None:
-        self.cohort, self.folder, self.made = cohort, folder, 0
+        self.cohort, self.folder, self.made = cohort, folder / contents(cohort), 0
         self.name = fingerprint(cohort)
         self.feed = lru_cache(maxsize=4)(self._feed)
 
@@ -75,6 +75,15 @@ class Bench:
             table = self.fit(candidates[chosen], fold, repeat, number, shuffle)
             found.append(table.assign(fold=number, chosen=chosen))
         return pd.concat(found, ignore_index=True)
+
+
+def contents(cohort: Cohort) -> str:
+    """Of every feature and place: a fingerprint alone does not look into the bags."""
+    digest = hashlib.sha256()
+    for index in range(len(cohort)):
+        bag = cohort.bag(index)
+        digest.update(bag.features.contiguous().numpy().tobytes() + bag.coords.contiguous().numpy().tobytes())
+    return digest.hexdigest()[:16]
 
 
 class WholeFeed(Feed):

@@ -127,6 +127,15 @@ def test_a_run_from_end_to_end_resumes(cells: Path, tmp_path: Path, monkeypatch,
     assert (again["rows"], again["comparisons"]) == (first["rows"], first["comparisons"])
 
 
+def test_fits_of_other_contents_are_never_taken_for_these(cells: Path, tmp_path: Path) -> None:
+    """The same patients, images and counts, but other places."""
+    moved = pd.read_csv(cells).assign(x=lambda t: t["x"][::-1].to_numpy())
+    moved.to_csv(tmp_path / "moved.csv", index=False)
+    one, other = (fits.Bench(data.read_cells(path), tmp_path) for path in (cells, tmp_path / "moved.csv"))
+    assert one.name == other.name
+    assert one.folder != other.folder
+
+
 def test_absent_cells_are_said_and_skipped(tmp_path: Path, capsys) -> None:
     crc.main(["--cells", str(tmp_path / "none.csv"), "--out", str(tmp_path / "out.json")])
     assert "skipped" in capsys.readouterr().out
