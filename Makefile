@@ -3,7 +3,7 @@ PYTHON ?= python3
 VENV := .venv
 BIN := $(VENV)/bin
 
-.PHONY: demo test lint bench clean
+.PHONY: demo test lint bench evidence clean
 
 demo: $(VENV)/.core
 	$(BIN)/jigsawmil demo
@@ -19,6 +19,9 @@ lint: $(VENV)/.dev
 
 bench: $(VENV)/.bench
 	$(BIN)/python -m benchmarks.step
+
+evidence: $(VENV)/.dev
+	$(BIN)/python -m benchmarks.evidence
 
 clean:
 	rm -rf $(VENV) .pytest_cache .mypy_cache .ruff_cache
