@@ -1,0 +1,152 @@
+"""Do maps point to what was planted? Patch-level AUC on phantom cohorts, out of fold; and the time of an export.
+
+    .venv/bin/python -m benchmarks.maps                  # about four minutes on one core
+
+Truth. `position`: the planted region is the two nests (about 12 % of a slide); which of them lies high is the label,
+and the tissue around them is the same in both classes. `arrangement`: the planted region is all patches of the types A
+and B (70 to 90 %); whether they lie in clumps or mixed is the label, and the other three types say nothing. Either type
+(or nest) alone tells the label, so a map that marks all of one and nothing of the other is right, and stands at 0.75
+against both: the AUC of A, and of B, against what was not planted is therefore given beside.
+
+Scores: attention; |evidence|, how much a patch speaks; evidence for the class that the model gives the slide. Each
+slide is scored by the model that had it in its test fold. AUC is within a slide, then averaged over slides, with a 95 %
+interval (Student's, over slides). The variants were chosen on other cohorts (seed 5).
+"""
+
+import argparse
+import dataclasses
+import json
+import tempfile
+import time
+from pathlib import Path
+from statistics import median
+from typing import Any
+
+import numpy as np
+import torch
+from scipy.stats import t as student
+from sklearn.metrics import roc_auc_score
+
+from jigsawmil.cohort.phantom import Phantom, make_phantom, write_phantom
+from jigsawmil.cohort.phantom_slide import PhantomSlide
+from jigsawmil.config import GraphConfig
+from jigsawmil.nn.model import build_model
+from jigsawmil.report.geojson import write_geojson
+from jigsawmil.report.patches import level0_squares
+from jigsawmil.report.run_maps import case_maps, cases
+from jigsawmil.study.runs import open_run
+from jigsawmil.study.study import Study, cohort_spec, make_settings, run_study
+from jigsawmil.train.checkpoint import ModelCard
+from jigsawmil.train.explain import PatchMaps, explain
+
+from . import ROOT, provenance, write
+from .contenders import tissue_slide
+
+KNOBS = {"slides": 45, "patches": 400, "dim": 64, "seed": 6}  # of a size and number that a few minutes allow
+SHARED = {"method": "graph-abmil+jigsaw", "epochs": 15, "patience": 0}
+VARIANTS: dict[str, dict[str, dict[str, Any]]] = {
+    "arrangement": {
+        "gat-k50": {"lr": 5e-4},  # the paper's graph
+        "gat-k8": {"lr": 5e-4, "k": 8},
+        "sage-k8": {"lr": 5e-4, "k": 8, "conv": "sage"},  # a patch keeps a term of its own
+    },
+    "position": {
+        "gat-k50": {"lr": 1e-3},
+        "sage-k50": {"lr": 1e-3, "conv": "sage"},
+    },
+}
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__.split("\n")[0])
+    parser.add_argument("--out", type=Path, default=ROOT / "benchmarks" / "results" / "maps.json")
+    options = parser.parse_args()
+    torch.set_num_threads(1)
+    about, began = provenance(), time.perf_counter()
+    rows: list[dict[str, Any]] = []
+    for kind in VARIANTS:
+        with tempfile.TemporaryDirectory() as folder:
+            rows += judge(make_phantom(kind, **KNOBS), Path(folder))
+    seconds = geojson_seconds()
+    show(rows)
+    print(f"\nGeoJSON of 12,050 patches: {seconds:.2f} s")
+    about |= {"phantoms": KNOBS, "settings": SHARED, "variants": VARIANTS, "seconds": time.perf_counter() - began}
+    write(options.out, json.dumps({"rows": rows, "geojson_seconds": seconds, **about}, indent=2))
+
+
+def judge(phantom: Phantom, folder: Path) -> list[dict[str, Any]]:
+    """Cross-validate each variant, and hold its maps against the truth."""
+    kind = phantom.spec.kind
+    variants = VARIANTS[kind]
+    cohort = write_phantom(phantom, folder / "cohort")
+    study = Study(
+        cohorts={kind: cohort_spec({"labels": cohort / "labels.csv", "features": cohort / "features"})},
+        variants={name: make_settings({**SHARED, **own}) for name, own in variants.items()},
+    )
+    print(f"{kind}: {len(phantom.slides)} slides, {', '.join(variants)} ...", flush=True)
+    summary = run_study(study, folder / "run").summary.set_index("method")
+    run, truth = open_run(folder / "run"), {slide.bag.slide_id: slide for slide in phantom}
+    rows = []
+    for variant in variants:
+        found: dict[tuple[str, str, str], list[float]] = {}
+        for case in cases(run, kind, variant=variant):
+            [maps] = case_maps(run, case, neighbours=False)
+            slide = truth[case.name]
+            for score, values in scores(maps).items():
+                for region, inside in regions(slide).items():
+                    among = inside | (slide.plant == 0)  # of two types, the other is set aside
+                    area = float(roc_auc_score(inside[among], values[among]))
+                    for slides in ("all", slide.label):
+                        found.setdefault((score, region, slides), []).append(area)
+        for (score, region, slides), areas in found.items():
+            about = {"kind": kind, "variant": variant, "slide_auc": float(summary.loc[variant, "auc_oof"])}
+            rows.append({**about, "score": score, "region": region, "slides": slides, **interval(areas)})
+    return rows
+
+
+def regions(slide: PhantomSlide) -> dict[str, np.ndarray]:
+    return {"planted": slide.plant == 1, "A": slide.types == 0, "B": slide.types == 1}
+
+
+def scores(maps: PatchMaps) -> dict[str, np.ndarray]:
+    evidence = maps.evidence_for(maps.prediction)
+    found = {"|evidence|": np.abs(evidence), "evidence for the prediction": evidence}
+    return found if np.ptp(maps.attention) < 1e-9 else {"attention": maps.attention, **found}
+
+
+def interval(values: list[float]) -> dict[str, float]:
+    """Mean and 95 % interval over slides."""
+    mean = float(np.mean(values))
+    half = float(student.ppf(0.975, len(values) - 1) * np.std(values, ddof=1) / len(values) ** 0.5)
+    return {"n": len(values), "auc": mean, "low": mean - half, "high": mean + half}
+
+
+def show(rows: list[dict[str, Any]]) -> None:
+    print("\n| cohort | variant | AUC of slides | score | slides | planted | A alone | B alone |")
+    print("| --- | --- | --- | --- | --- | --- | --- | --- |")
+    table: dict[tuple[str, ...], dict[str, str]] = {}
+    for row in rows:
+        key = (row["kind"], row["variant"], f"{row['slide_auc']:.3f}", row["score"], row["slides"])
+        table.setdefault(key, {})[row["region"]] = f"{row['auc']:.3f} [{row['low']:.3f}, {row['high']:.3f}]"
+    for key, cells in table.items():
+        print("| " + " | ".join([*key, *cells.values()]) + " |")
+
+
+def geojson_seconds() -> float:
+    """Median of three, for a slide of 12,050 patches; of the writing alone, the maps being there."""
+    bag = tissue_slide(12_050)
+    bag = dataclasses.replace(bag, features=bag.features[:, :64])
+    model = build_model("graph-abmil+jigsaw", 64)
+    card = ModelCard(model=model.config, graph=GraphConfig(), classes=("no", "yes"))
+    [maps] = explain(model, card, bag, neighbours=False)
+    times = []
+    with tempfile.TemporaryDirectory() as folder:
+        for _ in range(3):
+            start = time.perf_counter()
+            write_geojson(maps, level0_squares(bag), Path(folder) / "maps.geojson")
+            times.append(time.perf_counter() - start)
+    return median(times)
+
+
+if __name__ == "__main__":
+    main()
