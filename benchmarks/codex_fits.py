@@ -26,7 +26,10 @@ INNER = 2  # folds of the training patients that a choice rests on
 
 
 class Bench:
-    """A cohort and the folder of its fits, one for each content of the cohort. Running again reads what is there and makes what is missing."""
+    """A cohort and the folder of its fits, one for each content of the cohort.
+
+    Running again reads what is there and makes what is missing.
+    """
 
     def __init__(self, cohort: Cohort, folder: Path) -> None:
         self.cohort, self.folder, self.made = cohort, folder / contents(cohort), 0
