@@ -4,6 +4,7 @@ Each picture is a function that leaves a PNG in docs/img; it needs playwright an
 """
 
 import shutil
+import subprocess
 import sys
 import tempfile
 from collections.abc import Callable
@@ -37,7 +38,33 @@ def report_results(browser: Browser, run: Path) -> None:
     page.screenshot(path=IMAGES / "report-results.png", clip=clip, full_page=True)
 
 
-PICTURES: tuple[Callable[[Browser, Path], None], ...] = (report_top, report_results)
+def viewer(browser: Browser, run: Path) -> None:
+    """The viewer at the patch that is attended to most; over the slides, where `slides` lies beside the run."""
+    page = browser.new_page(viewport={"width": 1440, "height": 900})
+    slides = run.resolve().parent / "slides"
+    command = [sys.executable, "-c", "from jigsawmil.cli import main; main()", "view", str(run), "--port", "0"]
+    command += ["--slides", str(slides)] if slides.is_dir() else []
+    with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as server:
+        try:
+            assert server.stdout is not None
+            page.goto(next(line for line in server.stdout if line.startswith("http")).split()[0])
+            page.locator("#gallery button").first.click(timeout=120_000)
+            page.locator("#patch table").wait_for()
+            page.evaluate("""() => {
+                const { left, right, top, bottom } = jigsawmil.view();
+                const scale = (right - left) / document.getElementById("pane0").clientWidth;
+                jigsawmil.look((left + right) / 2, (top + bottom) / 2, 1.6 * scale);
+            }""")
+            page.wait_for_timeout(500)
+            page.wait_for_function("tiles.loading === 0")
+            page.wait_for_timeout(300)
+            page.screenshot(path=IMAGES / "viewer.png")
+        finally:
+            server.terminate()
+    page.close()
+
+
+PICTURES: tuple[Callable[[Browser, Path], None], ...] = (report_top, report_results, viewer)
 
 
 def opened_report(browser: Browser, run: Path) -> Page:
