@@ -16,6 +16,7 @@ import pandas as pd
 import pytest
 
 from jigsawmil.cli import models, studies
+from jigsawmil.cli.app import ORDER
 from jigsawmil.cohort.formats import read_bag
 from jigsawmil.errors import JigsawmilError
 from jigsawmil.study import executors
@@ -23,7 +24,7 @@ from jigsawmil.study.estimator import SlideClassifier
 from jigsawmil.train.checkpoint import load_model
 
 Table = Callable[[Path], pd.DataFrame]
-VERBS = ("demo", "phantom", "check", "compare", "study", "train", "predict")
+VERBS = ORDER
 
 
 @pytest.mark.parametrize("columns", [80, 120])
@@ -159,6 +160,8 @@ def test_the_demo_runs_through(jigsawmil, tmp_path: Path, table: Table, monkeypa
     assert "ABMIL should be at chance" in " ".join(ran.out.split())
     assert list(table(tmp_path / "demo" / "run" / "summary.csv")["method"]) == ["abmil", "graph-abmil+jigsaw"]
     assert len(list((tmp_path / "demo" / "run" / "jobs").rglob("attention.safetensors"))) == 6
+    assert "demo/run/report.html" in ran.out
+    assert "graph-abmil+jigsaw" in (tmp_path / "demo" / "run" / "report.html").read_text()
     assert "6 of 6 jobs are done already." in jigsawmil("demo", "--jobs", "1").out  # the cohort is kept too
 
 

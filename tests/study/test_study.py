@@ -1,5 +1,6 @@
 """Studies: only what is missing is run, and nothing is mixed."""
 
+import json
 import shutil
 from collections.abc import Callable
 from dataclasses import replace
@@ -246,3 +247,18 @@ def test_the_global_generators_are_left_alone(tmp_path: Path, phantom: Path, stu
     run_study(study_of(phantom, ("graph-abmil+jigsaw",), dropout=0.5), tmp_path)
     assert torch.equal(torch.get_rng_state(), before)
     assert (np.random.get_state()[1] == numbers).all()  # noqa: NPY002
+
+
+def test_a_setting_that_an_older_run_did_not_know_had_its_default(
+    phantom: Path, study_of: Callable[..., Study], tmp_path: Path
+) -> None:
+    run_study(study_of(phantom, methods=("abmil",)), tmp_path)
+    for file in (tmp_path / "jobs").rglob("job.json"):
+        values = json.loads(file.read_text())
+        assert values["spec"].pop("kinds") == 0
+        file.write_text(json.dumps(values))
+    ran: list[Any] = []
+    run_study(study_of(phantom, methods=("abmil",)), tmp_path, listen=ran.append)
+    assert ran == []
+    with pytest.raises(StudyError, match="kinds was 0, is 3"):
+        run_study(study_of(phantom, methods=("abmil",), kinds=3), tmp_path)

@@ -9,9 +9,18 @@ from typer.core import TyperGroup
 
 from ..errors import JigsawmilError
 
+# Verbs in the order of work; --help shows them so.
+ORDER = (
+    *("demo", "labels", "tissue", "extract", "encoders", "check", "compare", "study", "report", "view"),
+    *("heatmap", "export", "faithfulness", "train", "predict", "phantom", "paint"),
+)
+
 
 class Verbs(TyperGroup):
     """The verbs; what is the input's fault is told in plain words. Exit codes: 1 input, 2 usage, 130 Ctrl-C."""
+
+    def list_commands(self, ctx: Any) -> list[str]:
+        return sorted(super().list_commands(ctx), key=ORDER.index)
 
     def invoke(self, ctx: Any) -> Any:
         try:

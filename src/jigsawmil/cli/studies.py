@@ -12,6 +12,7 @@ from ..cohort.standins import write_standin
 from ..config import choose
 from ..errors import ConfigError
 from ..nn.model import METHODS
+from ..report.html import write_report
 from ..study.study import Study, cohort_spec, make_settings, on_standins, read_study
 from .app import app
 from .options import (
@@ -32,7 +33,7 @@ from .show import console, run_folder, show_study, tracked, writing_to
 
 @app.command()
 def demo(out: Out = Path("demo"), jobs: Jobs = 2, quiet: Quiet = False) -> None:
-    """A cohort whose label is where patches lie, five methods, three folds: two minutes.
+    """A cohort whose label is where patches lie, five methods, three folds, a report: three minutes.
 
     Example: `jigsawmil demo --out demo`
     """
@@ -52,6 +53,7 @@ def demo(out: Out = Path("demo"), jobs: Jobs = 2, quiet: Quiet = False) -> None:
         attention=True,
     )
     show_study(study, out / "run", WhereOptions(jobs), quiet)
+    screen.print(f"The report: {write_report(out / 'run', out / 'run' / 'report.html')}", soft_wrap=True)
 
 
 @app.command()

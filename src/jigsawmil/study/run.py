@@ -173,6 +173,7 @@ def make_card(feed: Feed, model: Model, settings: Settings, seed: int, progress:
         graph=settings.graph_config(),
         classes=cohort.classes,
         encoder=cohort.encoder,
+        patch_um=cohort.patch_um,
         level=settings.level,
         training=training,
         origin=origin(),

@@ -19,7 +19,7 @@ TEXT = (
     *("cohort", "slide_id", "patient_id", "label", "site", "features", "name", "reason", "positive", "level"),
     *("method", "method_a", "method_b"),
 )
-WHOLE = ("seed", "fold", "patches")
+WHOLE = ("seed", "fold", "patches", "folds", "seeds", "slides", "patients", "undefined_folds")
 READING = ("mpp", "patch_size", "unit")  # options of a cohort that are options of `read_bag`
 
 
@@ -160,14 +160,23 @@ def open_run(path: str | Path) -> Run:
             f"{path}: study.json or a job.json is damaged or of another version ({error!r}). Run the study again: "
             "finished jobs are kept."
         ) from error
-    tables = {
+    try:
+        tables = _tables(path, classes)
+    except (ValueError, OSError) as error:
+        raise StudyError(
+            f"{path}: a table is damaged ({error}). Run the study again: finished jobs are kept."
+        ) from error
+    return Run(folder=path, about=about, classes=classes, jobs=jobs, **tables)
+
+
+def _tables(path: Path, classes: Mapping[str, Any]) -> dict[str, pd.DataFrame]:
+    return {
         name: _table(path / f"{file}.csv", classes)
         for name, file in {
             **{name: name for name in ("predictions", "summary", "comparisons", "left_out", "slides")},
             "control": "control/predictions",
         }.items()
     }
-    return Run(folder=path, about=about, classes=classes, jobs=jobs, **tables)
 
 
 def _jobs(folder: Path) -> list[RunJob]:

@@ -30,6 +30,7 @@ COHORT_KEYS = {
     **dict.fromkeys(("mpp", "patch_size"), float),
 }
 PATHS = ("labels", "features", "slide_table", "splits")
+DEFAULTS = asdict(Settings())
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -203,7 +204,8 @@ def run_study(
                 f"{len(failed)} of {len(jobs)} jobs failed, and no method is whole; the first, {name}:\n{why}"
             )
         published = asdict(study.published) if study.published else None
-        return gather(out, jobs, cohorts, failed, {"phantom": study.phantom, "published": published})
+        about = {"by_site": study.by_site, "phantom": study.phantom, "published": published}
+        return gather(out, jobs, cohorts, failed, about)
 
 
 def plan(study: Study, out: Path, processes: int = 1) -> tuple[list[Job], dict[str, Cohort]]:
@@ -257,6 +259,7 @@ def refuse_other_settings(jobs: Sequence[Job]) -> None:
             found, wanted = dict(json.loads((job.folder / "job.json").read_text())["spec"]), job.spec
         except (ValueError, KeyError, TypeError) as error:
             raise StudyError(f"{job.folder}: job.json is damaged ({error!r}). Remove that folder.") from error
+        found = {**DEFAULTS, **found}  # a run of a version that did not know a setting had its default
         changed = [_change(key, found.get(key), wanted[key]) for key in wanted if found.get(key) != wanted[key]]
         if job.attention and not (job.folder / "attention.safetensors").is_file():
             changed.append("attention was not kept")
