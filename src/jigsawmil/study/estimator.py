@@ -49,6 +49,7 @@ class SlideClassifier(ClassifierMixin, BaseEstimator):
         jigsaw: str = "position",
         grid: int = 10,
         share: float = 0.9,
+        kinds: int = 0,
         lambda_: str | float = "em",
         lambda_a: float = 1.0,
         lambda_b: float = 1.0,
