@@ -58,6 +58,7 @@ class Cohort:
     task: Task
     dim: int
     encoder: str | None
+    patch_um: float | None  # edge of a patch in microns, where the files agree on one
     left_out: tuple[LeftOut, ...]
     notes: tuple[str, ...]
     read_slide: Callable[[Slide], Bag] = field(repr=False)  # past the store
@@ -236,7 +237,20 @@ def _build(
     encoder = next((entry.info.encoder for entry in entries if entry.info.encoder), None)
     notes = tuple(map(str, report.notes))
     store = Store(read, memory_gb * 1e9)
-    return Cohort(slides, classes, task, entries[0].info.dim, encoder, report.left_out, notes, read, store)
+    patch_um = _patch_um([entry.info for entry in entries])
+    return Cohort(slides, classes, task, entries[0].info.dim, encoder, patch_um, report.left_out, notes, read, store)
+
+
+def _patch_um(infos: Sequence[BagInfo]) -> float | None:
+    """The usual edge of a patch in microns; None where no file says, or files differ by more than scanners do."""
+    known = [
+        info.patch_size * scale
+        for info in infos
+        if info.patch_size and (scale := 1.0 if info.unit == "um" else info.mpp)
+    ]
+    if not known or max(known) > 1.1 * min(known):
+        return None
+    return float(np.median(known))
 
 
 def _info(bag: Bag) -> BagInfo:

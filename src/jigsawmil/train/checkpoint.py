@@ -32,6 +32,7 @@ class ModelCard:
     graph: GraphConfig
     classes: tuple[str, ...]
     encoder: str | None = None  # what made the features
+    patch_um: float | None = None  # edge of a patch in microns
     level: str = "slide"  # what was pooled into one prediction
     training: dict[str, Any] | None = None  # settings, cohort, best epoch
     origin: dict[str, Any] | None = None  # versions and commit
