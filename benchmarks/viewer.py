@@ -5,9 +5,9 @@
 
 *Latency*: from the event in the browser (`performance.now` in a listener that hears it first) to the second animation
 frame after it, by which its effect has been drawn and handed on; an idle page would show some 20 to 33 ms. *Busy*: the
-processor time that the page's thread spent on one such event, which other work on the machine does not lengthen. Beside
-them, the same on a figure that Bokeh draws by itself from as many `rect` glyphs, with its HoverTool: what the viewer would
-be without a lattice and a canvas of its own.
+processor time that the page's thread spent on one such event, which other work on the machine does not lengthen.
+Beside them, the same on a figure that Bokeh draws by itself from as many `rect` glyphs, with its HoverTool: what the
+viewer would be without a lattice and a canvas of its own.
 """
 
 import argparse

@@ -7,11 +7,14 @@ from pathlib import Path
 import numpy as np
 import pandas as pd
 import pytest
+import torch
 
+from jigsawmil.cohort.formats import write_bag
 from jigsawmil.errors import FeatureError, StudyError
 from jigsawmil.report.viewer import data
 from jigsawmil.report.viewer.data import Key, Library, columns, limit, place, ranks, shifts
 from jigsawmil.study.runs import Run
+from jigsawmil.train.checkpoint import ModelCard
 
 GRAPH = "graph-abmil+jigsaw"
 
@@ -76,14 +79,31 @@ def test_maps_are_kept_without_features_and_not_for_ever(library: Library, run: 
     assert own.maps(key(own, 0)) is not first
 
 
-def test_a_model_of_patients_sees_all_slides_of_the_patient(library: Library) -> None:
+def test_a_model_of_patients_sees_all_slides_of_the_patient(library: Library, monkeypatch) -> None:
     slides = library.run.slides
-    pair = slides["patient_id"].duplicated(keep=False)
-    assert pair.any()
-    for row in np.flatnonzero(pair):
-        names = library._case(key(library, row))
-        assert len(names) == 2
-        assert slides["slide_id"].iloc[row] in names
+    row = int(np.flatnonzero(slides["patient_id"].duplicated())[0])
+    alone = library.maps(key(library, row))
+    own = Library(library.run)
+    read = data.load_model
+    monkeypatch.setattr(data, "load_model", lambda folder: (lambda m, card: (m, as_patients(card)))(*read(folder)))
+    together = own.maps(key(own, row))
+    assert together.bag.slide_id == slides["slide_id"].iloc[row]
+    assert together.name == slides["patient_id"].iloc[row]
+    assert len(together) == len(alone)
+    assert alone.attention.sum() == pytest.approx(1, abs=1e-5)
+    assert 0 < together.attention.sum() < 0.999  # the rest lies on the other slide
+
+
+def as_patients(card: ModelCard) -> ModelCard:
+    return dataclasses.replace(card, level="patient")
+
+
+def test_features_of_another_encoder_are_told(library: Library, tmp_path: Path) -> None:
+    wanted = key(library)
+    bag = library.run.bag_of(wanted.slide_id)
+    write_bag(dataclasses.replace(bag, features=torch.zeros(len(bag), 24)), tmp_path / f"{wanted.slide_id}.h5")
+    with pytest.raises(FeatureError, match=r"features have 24 columns.* the model was trained on 16"):
+        Library(library.run, features=tmp_path).maps(wanted)
 
 
 def test_features_that_were_moved_are_found_where_one_says(run: Run, folder: Path, tmp_path: Path) -> None:

@@ -295,3 +295,36 @@ def test_features_that_cannot_be_read_are_said_in_the_page(
         page.wait_for_selector("#bar0:not([hidden])")
         assert not page.locator("#notice").is_visible()
         page.close()
+
+
+def test_the_patch_under_a_point_is_found_on_any_lattice_or_none(viewer: Viewer) -> None:
+    rng = np.random.default_rng(0)
+    columns, rows = np.meshgrid(np.arange(20), np.arange(15))
+    lattice = np.stack([columns.ravel(), rows.ravel()], axis=1) * 50.0
+    kinds = {
+        "one lattice": (lattice[rng.random(len(lattice)) < 0.8], 50, 50),
+        "overlap": (lattice, 100, 50),
+        "two lattices": (np.concatenate([lattice[:150], lattice[150:] + np.array([17, 23])]), 50, 50),
+        "none": (rng.uniform(0, 1000, (200, 2)), 40, 30),
+    }
+    script = """([x, y, edge, cell, points]) => {
+        const lattice = new Lattice(Float32Array.from(x), Float32Array.from(y), edge, cell), r = lattice.raster;
+        return [points.map(([px, py]) => lattice.find(px, py)), Array.from(r.owner), r.width, r.x, r.y, r.step];
+    }"""
+    for kind, (corners, edge, cell) in kinds.items():
+        points = rng.uniform(-30, 1100, (400, 2))
+        given = [*corners.T.tolist(), edge, cell, points.tolist()]
+        found, owner, width, x, y, step = viewer.page.evaluate(script, given)
+        for point, index in zip(points, found, strict=True):
+            offset = point - corners
+            covers = ((offset >= 0) & (offset < edge)).all(axis=1)
+            assert (index >= 0) == covers.any(), kind
+            if index >= 0:
+                far = np.hypot(*(offset - edge / 2).T)
+                assert far[index] == pytest.approx(far[covers].min(), abs=1e-3), kind
+        shown = np.array(owner).reshape(-1, width)
+        row, column = np.nonzero(shown >= 0)
+        centres = np.stack([x + (column + 0.5) * step, y + (row + 0.5) * step], axis=1)
+        middle = corners[shown[row, column]] + edge / 2
+        assert (np.abs(centres - middle) <= cell / 2 + step / 2).all(), kind  # to half a pixel of the small picture
+        assert set(shown[row, column]) == set(range(len(corners))) or kind == "none"

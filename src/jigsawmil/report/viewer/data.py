@@ -19,7 +19,7 @@ from ...errors import FeatureError, StudyError
 from ...slides.slide import Slide
 from ...study.runs import Run
 from ...train.checkpoint import load_model
-from ...train.explain import PatchMaps, explain
+from ...train.explain import PatchMaps, explain, explain_patient
 from ..patches import check_slide, spacing, squares_of
 from .slides import SlideFolder
 
@@ -101,15 +101,17 @@ class Library:
     def _compute(self, key: Key) -> PatchMaps:
         job = self.run.job_of(key.slide_id, variant=key.variant, cohort=key.cohort, seed=key.seed)
         model, card = load_model(job.folder)
-        names = self._case(key) if card.level == "patient" else [key.slide_id]
+        if card.level == "slide":
+            return explain(model, card, self.run.bag_of(key.slide_id, cohort=key.cohort))[0]
+        patient, names = self._case(key)
         bags = [self.run.bag_of(name, cohort=key.cohort) for name in names]
-        return next(maps for maps in explain(model, card, bags) if maps.bag.slide_id == key.slide_id)
+        return explain_patient(model, card, patient, bags)[names.index(key.slide_id)]
 
-    def _case(self, key: Key) -> list[str]:
-        """All slides of the slide's patient: a model of patients looks at them together."""
+    def _case(self, key: Key) -> tuple[str, list[str]]:
+        """The slide's patient and all slides of the patient: a model of patients looks at them together."""
         slides = self.run.slides[self.run.slides["cohort"] == key.cohort]
-        patient = slides.loc[slides["slide_id"] == key.slide_id, "patient_id"].iloc[0]
-        return [str(name) for name in slides.loc[slides["patient_id"] == patient, "slide_id"]]
+        patient = str(slides.loc[slides["slide_id"] == key.slide_id, "patient_id"].iloc[0])
+        return patient, [str(name) for name in slides.loc[slides["patient_id"] == patient, "slide_id"]]
 
 
 def features_in(run: Run, folder: Path) -> Run:

@@ -105,28 +105,29 @@ class Session:
             slide, placement = None, place(maps[0].bag, None)
         return Shown(keys, maps, placement, slide, notice)
 
-    def _show(self, found: "Shown | str") -> None:
-        page = self.page
-        self.shown = None if isinstance(found, str) else found
-        self._clear_patch()
-        for i in (0, 1):
-            if self.shown is None or i >= len(self.shown.keys):
-                page.panes[i].info = {}
-                continue
-            page.sources[i].data = columns(self.shown.maps[i], self.shown.placement)
-            page.panes[i].info = self._info(self.shown, i)
-        page.state.busy = ""
-        page.gallery.text = ""
-        if isinstance(found, str):
-            page.state.update(notice=found, headline="")
-            return
-        row = page.table.selected.indices[0]
-        count = len(found.maps[0])
-        page.state.update(
-            notice=found.notice,
-            headline=f"{found.keys[0].slide_id} · {page.table.data['label'][row]} · {count:,} patches",
-        )
+    def _show(self, shown: Shown) -> None:
+        page, row = self.page, self.page.table.selected.indices[0]
+        self._clear()
+        self.shown = shown
+        for i in range(len(shown.keys)):
+            page.sources[i].data = columns(shown.maps[i], shown.placement)
+            page.panes[i].info = self._info(shown, i)
+        for pane in page.panes[len(shown.keys) :]:
+            pane.info = {}
+        words = f"{shown.keys[0].slide_id} · {page.table.data['label'][row]} · {len(shown.maps[0]):,} patches"
+        page.state.update(busy="", notice=shown.notice, headline=words)
         self.draw_gallery()
+
+    def _fail(self, kind: str, words: str) -> None:
+        """Say what did not work; what was to be opened is not there."""
+        page = self.page
+        page.state.update(busy="", notice=words)
+        if kind == "open":
+            self._clear()
+            self.shown = None
+            page.state.headline = ""
+            for pane in page.panes:
+                pane.info = {}
 
     def _info(self, shown: Shown, pane: int) -> dict[str, Any]:
         key, maps, slide = shown.keys[pane], shown.maps[pane], shown.slide
@@ -152,10 +153,10 @@ class Session:
         if shown is None:
             return
 
-        def done(html: str) -> None:
-            self.page.gallery.text = html
+        def work() -> str:
+            return gallery(shown.maps[0], shown.placement, shown.slide, by)
 
-        self._later("gallery", DRAWERS, lambda: gallery(shown.maps[0], shown.placement, shown.slide, by), done)
+        self._later("gallery", DRAWERS, work, lambda html: self.page.gallery.update(text=html))
 
     def choose(self) -> None:
         """The chosen patch: its place and neighbours at once, its picture when it is read."""
@@ -169,45 +170,48 @@ class Session:
             page.edges[i].data = neighbour_lines(maps, middle, patch)
             page.arrows[i].data = jigsaw_arrow(maps, shown.placement, patch)
 
-        def done(html: str) -> None:
-            page.patch.text = html
-
         named = [(key.variant, maps) for key, maps in zip(shown.keys, shown.maps, strict=True)]
-        self._later("patch", DRAWERS, lambda: patch_card(patch, named, shown.placement, shown.slide), done)
 
-    def _clear_patch(self) -> None:
+        def work() -> str:
+            return patch_card(patch, named, shown.placement, shown.slide)
+
+        self._later("patch", DRAWERS, work, lambda html: page.patch.update(text=html))
+
+    def _clear(self) -> None:
+        """Nothing of the slide before stays."""
         page = self.page
         page.state.patch = -1
+        page.gallery.text = ""
         page.patch.text = "<p>Click a patch to see its tile and what it attends to.</p>"
         page.mark.data = {"x": [], "y": [], "edge": []}
         for source in (*page.edges, *page.arrows):
             source.data = {name: [] for name in source.data}
 
-    def _later(self, kind: str, pool: ThreadPoolExecutor, work: Callable[[], Any], done: Callable[[Any], None]) -> None:
-        """Work in a thread, then tell the page; what was asked for before of the same kind is forgotten.
-
-        An error becomes words for the page.
-        """
+    def _later(self, kind: str, pool: ThreadPoolExecutor, work: Callable[[], T], done: Callable[[T], None]) -> None:
+        """Work in a thread, then tell the page; what was asked for before of the same kind is forgotten."""
         turn = self._turns[kind] = self._turns.get(kind, 0) + 1
 
-        def careful() -> Any:
-            if self._turns[kind] != turn:  # asked for something else before its turn came
-                return None
+        def current() -> bool:
+            return self._turns[kind] == turn
+
+        def finish(future: "Future[T | None]") -> None:
+            if not current():
+                return
             try:
-                return work()
+                result = future.result()
+                assert result is not None
+                done(result)
             except JigsawmilError as error:
-                return str(error)
+                self._fail(kind, str(error))
             except Exception as error:
                 log.exception("the viewer could not do what was asked")
-                return f"This did not work ({error!r}); the terminal says more."
+                self._fail(kind, f"This did not work ({error!r}). The terminal says more.")
 
-        def over(future: "Future[Any]") -> None:
+        def over(future: "Future[T | None]") -> None:
             with suppress(RuntimeError):  # the page was closed meanwhile
-                self.document.add_next_tick_callback(
-                    lambda: done(future.result()) if self._turns[kind] == turn else None
-                )
+                self.document.add_next_tick_callback(lambda: finish(future))
 
-        pool.submit(careful).add_done_callback(over)
+        pool.submit(lambda: work() if current() else None).add_done_callback(over)
 
 
 def when(model: Model, name: str, call: Callable[[], None]) -> None:
