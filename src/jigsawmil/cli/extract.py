@@ -1,27 +1,39 @@
 """The verb that turns slides into features, and the list of encoders."""
 
+import math
+import time
+from collections.abc import Iterator
+from dataclasses import replace
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Any
 
 import typer
 from rich.console import Console
 from rich.markup import escape
-from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn, TimeRemainingColumn
+from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn
 from rich.table import Table
 
 from ..config import choose
-from ..slides.encoders import ENCODERS
+from ..errors import StudyError
+from ..slides.encoders import ENCODERS, SPECS, encoder_spec
 from ..slides.encoders.files import is_file
-from ..slides.extract import Extracted, ExtractSettings
+from ..slides.extract import PRECISIONS, Extracted, ExtractSettings, features_folder
 from ..slides.extract_all import extract_here, extract_on_ray, write_account
 from ..slides.slide import find_slides
 from ..study.on_ray import ray_cluster
+from ..train.checkpoint import ModelCard
 from ..train.fit import pick_device
 from .app import app
-from .options import Address, Device, ExecutorName, Mpp, Out, Quiet
+from .options import Address, Device, ExecutorName, Out, Quiet
 from .show import console, writing_to
 
 EXTRACT = ExtractSettings()
+Weights = Annotated[Path | None, typer.Option(help="Local weights of the encoder, instead of the hub.")]
+TrustCode = Annotated[
+    bool, typer.Option("--trust-code", help="Allow encoders whose loading runs code of their repository.")
+]
+SlideMpp = Annotated[float | None, typer.Option(help="Microns per level-0 pixel of slides that do not say.")]
+Workers = Annotated[int, typer.Option(min=1, help="Threads that read tiles.")]
 
 
 @app.command()
@@ -31,17 +43,15 @@ def extract(
     encoder: Annotated[
         str, typer.Option(help="One of `jigsawmil encoders`, or a TorchScript or ONNX file.")
     ] = "efficientnet-lite0",
-    weights: Annotated[Path | None, typer.Option(help="Local weights of the encoder, instead of the hub.")] = None,
-    trust_code: Annotated[
-        bool, typer.Option("--trust-code", help="Allow encoders whose loading runs code of their repository.")
-    ] = False,
+    weights: Weights = None,
+    trust_code: TrustCode = False,
     patch: Annotated[int, typer.Option(help="Edge of a tile in pixels.")] = EXTRACT.patch,
     mpp: Annotated[float, typer.Option(help="Microns a pixel of a tile.")] = EXTRACT.mpp,
     overlap: Annotated[int, typer.Option(help="Pixels shared with the next tile.")] = EXTRACT.overlap,
     share: Annotated[float, typer.Option(help="Share of a tile that must be tissue.")] = EXTRACT.share,
-    slide_mpp: Mpp = None,
+    slide_mpp: SlideMpp = None,
     masks: Annotated[Path | None, typer.Option(help="Folder of your own outlines, <slide>.geojson.")] = None,
-    workers: Annotated[int, typer.Option(help="Threads that read tiles.")] = EXTRACT.workers,
+    workers: Workers = EXTRACT.workers,
     batch: Annotated[int, typer.Option(help="Tiles encoded at a time.")] = EXTRACT.batch,
     device: Device = "auto",
     precision: Annotated[
@@ -56,38 +66,94 @@ def extract(
     Example: `jigsawmil extract slides --encoder uni --out features`
     """
     choose("--executor", executor, ("local", "ray"))
-    if not is_file(encoder):
-        choose("--encoder", encoder, ENCODERS)
+    choose("--precision", precision, PRECISIONS)
+    name = encoder_spec(encoder).name
     files, screen = find_slides(slides), console()
     settings = ExtractSettings(
         patch=patch, mpp=mpp, overlap=overlap, share=share, slide_mpp=slide_mpp, masks=masks, workers=workers,
         batch=batch, device=str(pick_device(device)), precision=precision,
     )  # fmt: skip
     load = {"name": encoder, "weights": weights, "trust_code": trust_code}
-    name = Path(encoder).stem if is_file(encoder) else encoder
-    found: list[Extracted] = []
-    with writing_to(out), TilesProgress(screen, len(files), quiet) as progress:
+    folder = features_folder(out, name, settings)
+    with writing_to(folder), TilesProgress(screen, len(files), quiet) as progress:
         if executor == "ray":
             with ray_cluster(address) as words:
                 progress.say(words)
-                for one in extract_on_ray([file.resolve() for file in files], out.resolve(), load, settings):
-                    found.append(progress.told(one))
+                paths = [file.resolve() for file in files]
+                found = progress.follow(extract_on_ray(paths, out.resolve(), load, settings), folder)
         else:
-            for one in extract_here(files, out, load, settings, progress.tiles):
-                found.append(progress.told(one))
-        account = write_account(found, out, name, settings)
+            found = progress.follow(extract_here(files, out, load, settings, progress.tiles), folder)
+    show_extracted(found, screen, f"Features in {folder}")
+    if any(one.status == "failed" for one in found):
+        raise typer.Exit(1)
+
+
+def extract_for(
+    card: ModelCard, slides: list[Path], cache: Path, load: dict[str, Any], settings: ExtractSettings, quiet: bool
+) -> tuple[dict[Path, Path], bool]:
+    """Features of slides as a model needs them: slide -> feature file, and whether all could be read."""
+    screen = console()
+    assert card.encoder is not None  # `model_needs` has seen to it
+    folder = features_folder(cache, card.encoder, settings)
+    with writing_to(folder), TilesProgress(screen, len(slides), quiet) as progress:
+        found = progress.follow(extract_here(slides, cache, load, settings, progress.tiles), folder)
+    if not quiet or any(one.status != "done" for one in found):
+        show_extracted(found, screen, f"Features in {folder}")
+    files = {slide: folder / f"{slide.stem}.h5" for slide in slides}
+    return {slide: file for slide, file in files.items() if file.exists()}, all(one.status != "failed" for one in found)
+
+
+def model_needs(
+    card: ModelCard, weights: Path | None, patch_um: float | None, trust_code: bool
+) -> tuple[dict[str, Any], ExtractSettings]:
+    """How to extract as it was done for a model's training: arguments of `load_encoder`, and the tiles."""
+    if card.encoder is None:
+        raise StudyError(
+            "The model does not know which encoder made the features it was trained on, so it cannot make them of "
+            "slides. Extract features as for its training, and give those."
+        )
+    name = card.encoder
+    if name not in ENCODERS:
+        if weights is None or not is_file(str(weights)):
+            raise StudyError(
+                f"The model was trained on features of {name}, which is not among `jigsawmil encoders`. Give features "
+                "made with it, or its TorchScript or ONNX file: --weights FILE."
+            )
+        name, weights = str(weights), None
+    spec = encoder_spec(name)
+    if spec.name != card.encoder or (spec.dim and spec.dim != card.model.in_dim):
+        raise StudyError(
+            f"The model was trained on {card.model.in_dim} numbers a patch of {card.encoder}; {name} is the encoder "
+            f"{spec.name} and gives {spec.dim or 'other'} numbers. Give features as for its training."
+        )
+    edge = patch_um or card.patch_um
+    if edge is None:
+        raise StudyError(
+            "The model does not know how large the patches were that it was trained on: the features did not say, or "
+            "differed. State the edge in microns with --patch-um; 128 is 256 pixels at 20x."
+        )
+    if card.patch_um and abs(edge - card.patch_um) > 0.1 * card.patch_um:
+        raise StudyError(
+            f"--patch-um {edge:g}: the model was trained on patches of {card.patch_um:g} microns. Leave it out."
+        )
+    patch = EXTRACT.patch * math.ceil(spec.size / EXTRACT.patch)  # as many pixels as the encoder can make use of
+    return {"name": name, "weights": weights, "trust_code": trust_code}, replace(EXTRACT, patch=patch, mpp=edge / patch)
+
+
+def show_extracted(found: list[Extracted], screen: Console, where: str) -> None:
+    """How many of each kind, then those that have no features."""
     counts = {status: sum(one.status == status for one in found) for status in dict.fromkeys(o.status for o in found)}
-    tiles, seconds = sum(one.tiles for one in found), sum(one.seconds for one in found)
-    rate = f", {tiles / seconds:.0f} tiles a second" if tiles and executor == "local" else ""
+    tiles, seconds = sum(one.tiles for one in found), sum(one.seconds for one in found if one.tiles)
+    rate = f"; {tiles:,} tiles, {tiles / seconds:.0f} a second" if tiles else ""
     words = ", ".join(f"{count} {status}" for status, count in counts.items())
-    screen.print(f"{len(found)} slides: {words}; {tiles:,} tiles{rate}. Features in {account.parent}", soft_wrap=True)
+    screen.print(f"{len(found)} slides: {words}{rate}. {where}", highlight=False, soft_wrap=True)
     for one in found:
         if one.status == "no tissue":
             screen.print(f"No tissue: {escape(one.slide)}", highlight=False, soft_wrap=True)
+        if one.status == "elsewhere":
+            screen.print(f"Another process is at work on {escape(one.slide)}.", highlight=False, soft_wrap=True)
         if one.error:
             Console(stderr=True).print(f"[bold red]Failed:[/] {escape(one.error)}", highlight=False, soft_wrap=True)
-    if "failed" in counts:
-        raise typer.Exit(1)
 
 
 @app.command()
@@ -96,28 +162,28 @@ def encoders() -> None:
 
     Example: `jigsawmil encoders`
     """
-    table = Table(
-        "encoder", "features", "input", "microns a pixel", "from", "access", "licence", box=None, pad_edge=False
-    )
-    for spec in ENCODERS.values():
+    table = Table(box=None, pad_edge=False)
+    for name in ("encoder", "features", "input", "from", "access", "licence"):
+        table.add_column(name, justify="right" if name in ("features", "input") else "left", no_wrap=True)
+    for spec in SPECS:
         where = "built in, offline" if spec.source == "package" else spec.repo
         access = "on request" if spec.gated else "open"
-        table.add_row(spec.name, f"{spec.dim}", f"{spec.size}", f"{spec.mpp}", where, access, spec.licence)
+        table.add_row(spec.name, f"{spec.dim}", f"{spec.size}", where, access, spec.licence)
     console().print(table)
 
 
 class TilesProgress:
-    """A bar over slides with tiles a second; a line a slide where there is no terminal."""
+    """A bar over slides with tiles a second and the time left; a line a slide where there is no terminal."""
 
     def __init__(self, screen: Console, slides: int, quiet: bool) -> None:
         self.screen, self.quiet, self.slides = screen, quiet, slides
         self._draws = screen.is_terminal and not quiet
-        parts = BarColumn(), MofNCompleteColumn(), TextColumn("{task.fields[words]}"), TimeElapsedColumn()
-        left = TextColumn("left"), TimeRemainingColumn()
-        self._bar = Progress(TextColumn("slides"), *parts, *left, console=screen, transient=True)
+        parts = BarColumn(24), MofNCompleteColumn(), TextColumn("{task.fields[words]}")
+        self._bar = Progress(TextColumn("slides"), *parts, console=screen, transient=True)
         self._bar.disable = not self._draws
-        self._task = self._bar.add_task("", total=slides, words="")
-        self._done = self._tiles = 0
+        self._task = self._bar.add_task("", total=slides, words="loading the encoder")
+        self._seconds = self._began = 0.0
+        self._told = self._tiles = self._worked = 0
 
     def __enter__(self) -> "TilesProgress":
         self._bar.start()
@@ -130,17 +196,44 @@ class TilesProgress:
         if not self.quiet:
             self.screen.print(words, highlight=False)
 
-    def tiles(self, slide: Path, done: int, total: int) -> None:
-        elapsed = self._bar.tasks[0].elapsed or 0.0
-        rate = f"{(self._tiles + done) / elapsed:.0f} tiles/s" if elapsed > 1 else ""
-        self._bar.update(self._task, completed=self._done + done / total, words=f"{slide.stem} {done}/{total} {rate}")
+    def follow(self, results: Iterator[Extracted], folder: Path) -> list[Extracted]:
+        """Show each slide as it is finished, and note it beside the features."""
+        found = []
+        for one in results:
+            found.append(one)
+            write_account(one, folder)
+            self._show(one)
+        return found
 
-    def told(self, one: Extracted) -> Extracted:
-        self._done += 1
-        self._tiles += one.tiles
-        self._bar.update(self._task, completed=self._done)
+    def tiles(self, slide: Path, done: int, total: int) -> None:
+        """A batch was encoded. Time left: what is left of this slide, and the mean of those done for each other."""
+        now = time.perf_counter()
+        if done <= total and self._began == 0:
+            self._began = now
+        here = now - self._began
+        rate = (self._tiles + done) / max(self._seconds + here, 1e-3)
+        mean = (self._seconds + here * total / done) / (self._worked + 1)
+        left = here * (total - done) / done + mean * (self.slides - self._told - 1)
+        words = f"{slide.stem[:24]} {done}/{total}  {rate:.0f} tiles/s  {_span(left)} left"
+        self._bar.update(self._task, completed=self._told + done / total, words=words)
+
+    def _show(self, one: Extracted) -> None:
+        self._told += 1
+        self._began = 0.0
+        if one.tiles:
+            self._worked, self._tiles, self._seconds = (
+                self._worked + 1,
+                self._tiles + one.tiles,
+                self._seconds + one.seconds,
+            )
+        self._bar.update(self._task, completed=self._told)
         if not self._draws and not self.quiet:
-            rate = f", {one.tiles / one.seconds:.0f} tiles/s" if one.tiles else ""
-            line = f"{one.status:8} {one.slide} ({one.tiles} tiles, {one.seconds:.0f} s{rate})"
-            self.screen.print(line, highlight=False, soft_wrap=True)
-        return one
+            rate = (
+                f" ({one.tiles} tiles, {one.seconds:.0f} s, {one.tiles / one.seconds:.0f} tiles/s)" if one.tiles else ""
+            )
+            self.screen.print(f"{one.status:9} {escape(one.slide)}{rate}", highlight=False, soft_wrap=True)
+
+
+def _span(seconds: float) -> str:
+    minutes = seconds / 60
+    return f"{minutes / 60:.1f} h" if minutes >= 90 else f"{minutes:.0f} min" if minutes >= 1.5 else f"{seconds:.0f} s"

@@ -9,8 +9,9 @@ Reading runs ahead of encoding in threads: OpenSlide and torch both leave Python
 
 import time
 from collections import deque
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Generator
 from concurrent.futures import Future, ThreadPoolExecutor
+from contextlib import closing, suppress
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
@@ -19,8 +20,8 @@ import h5py
 import numpy as np
 import torch
 
-from ..config import require
-from ..errors import JigsawmilError, SlideError
+from ..config import choose, require
+from ..errors import ConfigError, JigsawmilError, SlideError
 from ..files import held, replacing
 from .encoders import Encoder, encode
 from .geojson_mask import read_geojson, write_geojson
@@ -29,6 +30,7 @@ from .tiles import Tiles, make_tiles, preview
 from .tissue import Tissue, find_tissue, thumbnail_scale
 
 NO_TISSUE = ".no-tissue"  # in place of .h5: a slide that was looked at and has none
+PRECISIONS = ("float32", "bfloat16", "float16")
 OBJECTIVE = 10.0  # microns a pixel times magnification: 20x is 0.5
 
 
@@ -50,6 +52,8 @@ class ExtractSettings:
     precision: str = "float32"
 
     def __post_init__(self) -> None:
+        require("mpp", self.mpp, self.mpp > 0, "microns a pixel, above 0")
+        choose("precision", self.precision, PRECISIONS)
         require("workers", self.workers, self.workers >= 1, "at least 1")
         require("batch", self.batch, self.batch >= 1, "at least 1")
 
@@ -88,23 +92,34 @@ def extract_slide(
     """Features of one slide, whole or not at all. What fails is returned, not raised: other slides go on."""
     folder = features_folder(out, encoder.spec.name, settings)
     target = folder / f"{path.stem}.h5"
+    if _done(target):
+        return Extracted(path.stem, "already")
     folder.mkdir(parents=True, exist_ok=True)
     started = time.perf_counter()
     lock = folder / f".{path.stem}.lock"
     with held(lock) as mine:
         if not mine:
             return Extracted(path.stem, "elsewhere")
-        if target.exists() or target.with_suffix(NO_TISSUE).exists():
-            return Extracted(path.stem, "already")
         try:
+            if _done(target):  # by another process, since we looked
+                return Extracted(path.stem, "already")
             with open_slide(path, settings.slide_mpp) as slide:
                 found = _extract(slide, out, target, encoder, settings, on_tiles)
+        except ConfigError:  # the settings' fault: it would be every slide's
+            raise
         except JigsawmilError as error:
-            found = Extracted(path.stem, "failed", error=str(error))
-        except (OSError, MemoryError) as error:
-            found = Extracted(path.stem, "failed", error=f"{path.name}: {error}")
-        lock.unlink(missing_ok=True)
-    return _timed(found, time.perf_counter() - started)
+            words = str(error).replace("--mpp", "--slide-mpp")  # here --mpp is that of tiles
+            found = Extracted(path.stem, "failed", error=words)
+        except Exception as error:  # whatever a damaged slide does to the libraries; the others must not pay for it
+            found = Extracted(path.stem, "failed", error=f"{path.name}: {type(error).__name__}: {error}")
+        finally:
+            with suppress(PermissionError):  # Windows keeps a file that is open
+                lock.unlink(missing_ok=True)
+    return replace(found, seconds=time.perf_counter() - started)
+
+
+def _done(target: Path) -> bool:
+    return target.exists() or target.with_suffix(NO_TISSUE).exists()
 
 
 def tissue_of(slide: Slide, masks: Path | None) -> Tissue:
@@ -130,21 +145,22 @@ def _extract(
             temporary.write_text(f"{slide.path.name}: no tile with enough tissue ({area:.2f} mm2 of tissue in all).\n")
         return Extracted(slide.path.stem, "no tissue", tissue_mm2=area)
     parts, waited, done = [], 0.0, 0
-    batches = read_batches(slide, tiles, settings.workers, settings.batch)
-    while True:
-        asked = time.perf_counter()
-        pixels = next(batches, None)
-        waited += time.perf_counter() - asked
-        if pixels is None:
-            break
-        parts.append(encode(encoder, pixels, settings.device, settings.precision))
-        done += len(pixels)
-        on_tiles(done, len(tiles))
+    # closed before the slide is, whatever happens: a thread that reads a closed slide takes the process down
+    with closing(read_batches(slide, tiles, settings.workers, settings.batch)) as batches:
+        while True:
+            asked = time.perf_counter()
+            pixels = next(batches, None)
+            waited += time.perf_counter() - asked
+            if pixels is None:
+                break
+            parts.append(encode(encoder, pixels, settings.device, settings.precision))
+            done += len(pixels)
+            on_tiles(done, len(tiles))
     write_features(target, torch.cat(parts).numpy(), tiles, slide.path.stem, encoder.spec.name)
     return Extracted(slide.path.stem, "done", len(tiles), area, waited=waited)
 
 
-def read_batches(slide: Slide, tiles: Tiles, workers: int, batch: int) -> Iterator[torch.Tensor]:
+def read_batches(slide: Slide, tiles: Tiles, workers: int, batch: int) -> Generator[torch.Tensor, None, None]:
     """uint8 (tile, patch, patch, 3), in order, read ahead by threads; at most three batches a worker are in memory."""
     starts = deque(range(0, len(tiles), batch))
     waiting: deque[Future[torch.Tensor]] = deque()
@@ -197,7 +213,3 @@ def _save_looks(slide: Slide, tissue: Tissue, tiles: Tiles, out: Path, settings:
     write_picture(tissue.mask.astype(np.uint8) * 255, out / "contours" / f"{stem}.png")
     write_geojson(tissue, out / "contours_geojson" / f"{stem}.geojson", slide.bounds[:2])
     write_picture(preview(slide, tissue, tiles), out / settings.folder / "visualization" / f"{stem}.png")
-
-
-def _timed(found: Extracted, seconds: float) -> Extracted:
-    return replace(found, seconds=seconds)

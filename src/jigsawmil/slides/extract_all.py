@@ -1,6 +1,8 @@
 """Features of many slides: one after the other here, or by actors of a Ray cluster that each hold an encoder."""
 
+import time
 from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
@@ -9,10 +11,10 @@ from typing import Any
 import pandas as pd
 import torch
 
-from ..errors import SlideError
-from ..files import replacing
+from ..errors import ConfigError, SlideError
+from ..files import held, replacing
 from .encoders import load_encoder
-from .extract import Extracted, ExtractSettings, extract_slide, features_folder
+from .extract import Extracted, ExtractSettings, extract_slide
 
 COLUMNS = ("slide", "status", "tiles", "tissue_mm2", "seconds", "error")
 
@@ -58,9 +60,13 @@ def extract_on_ray(
             idle.append(actor)
             try:
                 yield ray.get(ref)
-            except ray.exceptions.RayError as error:
-                first = str(error).strip().splitlines()[0]
-                yield Extracted(slide.stem, "failed", error=f"{slide.name}: Ray gave it up: {first}")
+            except ray.exceptions.RayTaskError as error:  # raised by our own code on the worker
+                if isinstance(error.cause, ConfigError):
+                    raise error.cause from error
+                yield Extracted(slide.stem, "failed", error=f"{slide.name}: {error.cause}")
+            except ray.exceptions.RayError as error:  # an actor that could not begin, or died too often
+                last = str(error).strip().splitlines()[-1].strip()
+                yield Extracted(slide.stem, "failed", error=f"{slide.name}: Ray gave it up: {last}")
 
 
 class _Extractor:
@@ -77,16 +83,24 @@ class _Extractor:
         return extract_slide(slide, self.out, self.encoder, self.settings)
 
 
-def write_account(found: Sequence[Extracted], out: Path, encoder: str, settings: ExtractSettings) -> Path:
-    """`extracted.csv` beside the features: what became of every slide; earlier rows of other slides are kept."""
-    path = features_folder(out, encoder, settings) / "extracted.csv"
-    rows = pd.DataFrame([{name: getattr(row, name) for name in COLUMNS} for row in found], columns=list(COLUMNS))
-    told = rows[~rows["status"].isin(["already", "elsewhere"])]
-    if path.exists():
-        before = pd.read_csv(path, dtype={"slide": str, "error": str})
-        kept = before[~before["slide"].isin(told["slide"])]
-        told = pd.concat([part for part in (kept, told) if len(part)]) if len(kept) or len(told) else told
-    path.parent.mkdir(parents=True, exist_ok=True)
-    with replacing(path) as temporary:
-        told.sort_values("slide").to_csv(temporary, index=False)
-    return path
+def write_account(one: Extracted, features: Path) -> None:
+    """`extracted.csv` beside the features: what became of every slide. Processes that share the folder take turns."""
+    if one.status in ("already", "elsewhere"):
+        return
+    path = features / "extracted.csv"
+    row = pd.DataFrame([{name: getattr(one, name) for name in COLUMNS}])
+    with _turn(features / ".extracted.lock"), replacing(path) as temporary:
+        if path.exists():
+            before = pd.read_csv(path, dtype={"slide": str, "error": str})
+            row = pd.concat([before[before["slide"] != one.slide].astype(object), row.astype(object)])
+        row.sort_values("slide").round({"tissue_mm2": 4, "seconds": 2}).to_csv(temporary, index=False)
+
+
+@contextmanager
+def _turn(lock: Path) -> Iterator[None]:
+    while True:
+        with held(lock) as mine:
+            if mine:
+                yield
+                return
+        time.sleep(0.05)

@@ -67,7 +67,7 @@ UNI2 = {
     **SWIGLU,
 }  # fmt: skip
 OPTIMUS_BUILD = {"init_values": 1e-5, "dynamic_img_size": False}
-CC_NC = "CC BY-NC-ND 4.0"
+CC_NC = "CC-BY-NC-ND-4.0"
 
 SPECS = (
     EncoderSpec(

@@ -1,0 +1,458 @@
+"""From painted slides to feature files with an encoder of a few numbers: whole, once, alike, and readable."""
+
+import hashlib
+import json
+import os
+import signal
+import subprocess
+import sys
+import threading
+import time
+import warnings
+from collections.abc import Callable, Iterator
+from dataclasses import replace
+from pathlib import Path
+
+import h5py
+import numpy as np
+import pandas as pd
+import pytest
+import torch
+from PIL import Image
+from torch import Tensor, nn
+
+from jigsawmil.cohort.formats import peek_bag, read_bag
+from jigsawmil.errors import ConfigError, SlideError
+from jigsawmil.slides.encoders import Encoder, load_encoder
+from jigsawmil.slides.encoders.preprocess import preprocess
+from jigsawmil.slides.extract import Extracted, ExtractSettings, extract_slide, features_folder, read_batches
+from jigsawmil.slides.extract_all import extract_here, extract_on_ray, write_account
+from jigsawmil.slides.painter import CELL, Plan, paint, write_slide
+from jigsawmil.slides.slide import open_slide
+from jigsawmil.slides.tiles import make_tiles
+from jigsawmil.slides.tissue import find_tissue
+
+SETTINGS = ExtractSettings(workers=1, batch=4)
+NAMES = ["0001", "0002", "0003"]
+
+
+class MeanColour(nn.Module):
+    def forward(self, x: Tensor) -> Tensor:
+        return torch.cat([x.mean(dim=[2, 3]), x.std(dim=[2, 3])], dim=1)
+
+
+@pytest.fixture(autouse=True, scope="module")
+def one_thread() -> Iterator[None]:
+    before = torch.get_num_threads()
+    torch.set_num_threads(1)
+    yield
+    torch.set_num_threads(before)
+
+
+@pytest.fixture(scope="module")
+def script(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A TorchScript encoder: mean and spread of each colour."""
+    path = tmp_path_factory.mktemp("encoder") / "colour.pt"
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")  # deprecated, and what people have
+        torch.jit.script(MeanColour()).save(str(path))
+    path.with_name("colour.pt.json").write_text(json.dumps({"size": 32}))
+    return path
+
+
+@pytest.fixture(scope="module")
+def encoder(script: Path) -> Encoder:
+    return load_encoder(str(script))
+
+
+@pytest.fixture(scope="module")
+def slides(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Path]:
+    """Three slides of six cells. Not to be changed."""
+    folder = tmp_path_factory.mktemp("slides")
+    cells = np.array([[0, 0], [1, 0], [2, 0], [0, 1], [1, 1], [2, 1]])
+    for seed, name in enumerate(NAMES):
+        plan = Plan(cells, np.array([0, 1, 2, 0, 1, 2]), ("tumour", "stroma", "lymphocytes"))
+        write_slide(paint(plan, np.random.default_rng(seed)).image, folder / f"{name}.tif")
+    return {name: folder / f"{name}.tif" for name in NAMES}
+
+
+def digests(folder: Path, pattern: str) -> dict[str, str]:
+    return {str(p.relative_to(folder)): hashlib.sha256(p.read_bytes()).hexdigest() for p in folder.rglob(pattern)}
+
+
+def visible(folder: Path) -> list[str]:
+    """Every file, hidden ones too."""
+    return sorted(str(path.relative_to(folder)) for path in folder.rglob("*") if path.is_file())
+
+
+def test_features_are_those_of_the_tiles_and_say_where_they_lie(
+    slides: dict[str, Path], encoder: Encoder, tmp_path: Path
+) -> None:
+    found = extract_slide(slides["0001"], tmp_path, encoder, SETTINGS)
+    assert (found.status, found.error) == ("done", None)
+    file = tmp_path / "20x_256px_0px_overlap" / "features_colour" / "0001.h5"
+    bag = read_bag(file)
+    assert len(bag) == found.tiles >= 6
+    assert (bag.patch_size, bag.mpp, bag.encoder, bag.unit, bag.source) == (256, 0.5, "colour", "px", "trident")
+    assert bag.dim == 6
+    with open_slide(slides["0001"]) as slide:
+        tiles = make_tiles(slide, find_tissue(slide))
+        assert np.array_equal(bag.coords.numpy(), tiles.coords)
+        for (x, y), feature in zip(bag.coords.tolist(), bag.features, strict=True):
+            pixels = torch.from_numpy(slide.read(x, y, CELL, CELL).copy())[None]
+            expected = MeanColour()(preprocess(pixels, encoder.spec))
+            assert torch.allclose(feature, expected[0], atol=1e-5)
+    with h5py.File(file) as opened:  # as TRIDENT has it
+        attrs = dict(opened["coords"].attrs)
+        assert (attrs["patch_size"], attrs["patch_size_level0"], attrs["target_magnification"]) == (256, 256, 20)
+        assert (attrs["level0_width"], attrs["level0_height"]) == slide.size
+
+
+def test_masks_and_pictures_are_written_for_a_look(slides: dict[str, Path], encoder: Encoder, tmp_path: Path) -> None:
+    found = extract_slide(slides["0001"], tmp_path, encoder, SETTINGS)
+    mask = np.asarray(Image.open(tmp_path / "contours" / "0001.png"))
+    with open_slide(slides["0001"]) as slide:
+        assert np.array_equal(mask > 0, find_tissue(slide).mask)
+    assert found.tissue_mm2 == pytest.approx((mask > 0).sum() * 0.008**2, rel=1e-6)
+    assert json.loads((tmp_path / "contours_geojson" / "0001.geojson").read_text())["features"]
+    preview = np.asarray(Image.open(tmp_path / "20x_256px_0px_overlap" / "visualization" / "0001.png"))
+    assert preview.std() > 5
+
+
+def test_the_same_slide_gives_the_same_bytes(slides: dict[str, Path], encoder: Encoder, tmp_path: Path) -> None:
+    for out in ("a", "b"):
+        extract_slide(slides["0001"], tmp_path / out, encoder, SETTINGS)
+    extract_slide(slides["0001"], tmp_path / "c", encoder, replace(SETTINGS, workers=3))
+    first, second, more = (digests(tmp_path / out, "*.*") for out in ("a", "b", "c"))
+    assert len(first) == 4
+    assert first == second == more
+
+
+def test_running_again_does_what_is_missing(slides: dict[str, Path], script: Path, tmp_path: Path) -> None:
+    load, files = {"name": str(script)}, [slides["0001"], slides["0002"]]
+    assert [one.status for one in extract_here(files, tmp_path, load, SETTINGS)] == ["done", "done"]
+    before = digests(tmp_path, "*.h5")
+    (tmp_path / "20x_256px_0px_overlap" / "features_colour" / "0002.h5").unlink()
+    assert [one.status for one in extract_here(files, tmp_path, load, SETTINGS)] == ["already", "done"]
+    assert digests(tmp_path, "*.h5") == before
+
+
+def test_other_settings_have_a_folder_of_their_own(
+    slides: dict[str, Path], encoder: Encoder, script: Path, tmp_path: Path
+) -> None:
+    other = Encoder(replace(encoder.spec, name="other"), encoder.model)
+    runs = [
+        (encoder, SETTINGS, "20x_256px_0px_overlap/features_colour", 256),
+        (encoder, replace(SETTINGS, patch=128), "20x_128px_0px_overlap/features_colour", 128),
+        (encoder, replace(SETTINGS, mpp=1.0), "10x_256px_0px_overlap/features_colour", 512),
+        (encoder, replace(SETTINGS, overlap=64), "20x_256px_64px_overlap/features_colour", 256),
+        (other, SETTINGS, "20x_256px_0px_overlap/features_other", 256),
+    ]
+    counts = []
+    for which, settings, folder, edge in runs:
+        found = extract_slide(slides["0001"], tmp_path, which, settings)
+        assert found.status == "done"
+        assert peek_bag(tmp_path / folder / "0001.h5").patch_size == edge
+        counts.append(found.tiles)
+    assert counts[1] > 2 * counts[0] > 2 * counts[2]
+    assert counts[3] > counts[0] == counts[4]
+
+
+def test_a_broken_slide_fails_alone(slides: dict[str, Path], script: Path, tmp_path: Path) -> None:
+    whole = slides["0002"].read_bytes()
+    (tmp_path / "cut.svs").write_bytes(whole[: len(whole) // 2])
+    (tmp_path / "text.svs").write_text("no slide")
+    files = [slides["0001"], tmp_path / "cut.svs", tmp_path / "text.svs", tmp_path / "gone.svs", slides["0003"]]
+    found = list(extract_here(files, tmp_path / "out", {"name": str(script)}, SETTINGS))
+    assert [one.status for one in found] == ["done", "failed", "failed", "failed", "done"]
+    for one, name in zip(found[1:4], ("cut.svs", "text.svs", "gone.svs"), strict=True):
+        assert name in str(one.error)
+    folder = tmp_path / "out" / "20x_256px_0px_overlap" / "features_colour"
+    assert sorted(path.name for path in folder.iterdir()) == ["0001.h5", "0003.h5"]
+
+
+def test_pixels_that_cannot_be_read_fail_the_slide_and_leave_nothing(
+    slides: dict[str, Path], encoder: Encoder, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    from jigsawmil.slides.tiles import Tiles
+
+    read = Tiles.read
+
+    def broken(self: Tiles, slide: object, index: int) -> np.ndarray:
+        if index == 5:
+            raise SlideError("0001.tif: the pixels at (256, 512) cannot be read.")
+        return read(self, slide, index)  # type: ignore[arg-type]
+
+    monkeypatch.setattr(Tiles, "read", broken)
+    found = extract_slide(slides["0001"], tmp_path, encoder, SETTINGS)
+    assert (found.status, found.error) == ("failed", "0001.tif: the pixels at (256, 512) cannot be read.")
+    assert not list(tmp_path.rglob("*.h5"))
+    assert not [thread for thread in threading.enumerate() if thread.name.startswith("tiles")]
+    monkeypatch.undo()
+    assert extract_slide(slides["0001"], tmp_path, encoder, SETTINGS).status == "done"  # a failure is tried again
+
+
+def test_a_slide_without_tissue_is_noted_once(encoder: Encoder, tmp_path: Path) -> None:
+    write_slide(np.full((1024, 1024, 3), 244, np.uint8), tmp_path / "glass.tif")
+    found = extract_slide(tmp_path / "glass.tif", tmp_path / "out", encoder, SETTINGS)
+    assert (found.status, found.tiles, found.tissue_mm2) == ("no tissue", 0, 0)
+    note = tmp_path / "out" / "20x_256px_0px_overlap" / "features_colour" / "glass.no-tissue"
+    assert "no tile with enough tissue" in note.read_text()
+    assert extract_slide(tmp_path / "glass.tif", tmp_path / "out", encoder, SETTINGS).status == "already"
+
+
+def test_outlines_of_the_user_are_obeyed(slides: dict[str, Path], encoder: Encoder, tmp_path: Path) -> None:
+    square = [[256, 256], [768, 256], [768, 512], [256, 512], [256, 256]]  # two tiles
+    outline = {"type": "Feature", "properties": {}, "geometry": {"type": "Polygon", "coordinates": [square]}}
+    (tmp_path / "0001.geojson").write_text(json.dumps({"type": "FeatureCollection", "features": [outline]}))
+    masked = replace(SETTINGS, masks=tmp_path, share=0.5)
+    found = extract_slide(slides["0001"], tmp_path / "out", encoder, masked)
+    assert found.tiles == 2
+    bag = read_bag(features_folder(tmp_path / "out", "colour", masked) / "0001.h5")
+    assert bag.coords.tolist() == [[256, 256], [512, 256]]
+    other = extract_slide(slides["0002"], tmp_path / "out", encoder, masked)
+    assert other.status == "failed"
+    assert "no 0002.geojson in" in str(other.error)
+
+
+def test_a_slide_that_says_nothing_of_its_pixels_asks_for_the_right_option(encoder: Encoder, tmp_path: Path) -> None:
+    plan = Plan(np.array([[0, 0], [1, 0]]), np.array([0, 1]), ("tumour", "stroma"))
+    Image.fromarray(paint(plan, np.random.default_rng(0)).image).save(tmp_path / "plain.png")
+    found = extract_slide(tmp_path / "plain.png", tmp_path / "out", encoder, SETTINGS)
+    assert found.status == "failed"
+    assert "--slide-mpp 0.25" in str(found.error)
+    assert " --mpp" not in str(found.error)  # that is the tiles'
+    stated = replace(SETTINGS, slide_mpp=0.5)
+    assert extract_slide(tmp_path / "plain.png", tmp_path / "out", encoder, stated).status == "done"
+    assert read_bag(features_folder(tmp_path / "out", "colour", stated) / "plain.h5").mpp == 0.5
+
+
+def test_a_stated_resolution_that_contradicts_the_slide_is_refused(
+    slides: dict[str, Path], encoder: Encoder, tmp_path: Path
+) -> None:
+    found = extract_slide(slides["0001"], tmp_path, encoder, replace(SETTINGS, slide_mpp=0.25))
+    assert "states 0.5 microns a pixel, --slide-mpp (mpp=) says 0.25" in str(found.error)
+
+
+def test_settings_that_cannot_be_stop_the_run(slides: dict[str, Path], encoder: Encoder, tmp_path: Path) -> None:
+    for wrong in ({"mpp": 0.0}, {"workers": 0}, {"batch": 0}, {"precision": "float8"}):
+        with pytest.raises(ConfigError, match=str(next(iter(wrong)))):
+            ExtractSettings(**wrong)  # type: ignore[arg-type]
+    with pytest.raises(ConfigError, match="overlap: found 256"):
+        extract_slide(slides["0001"], tmp_path, encoder, replace(SETTINGS, overlap=256))
+    assert not list(tmp_path.rglob("*.lock"))
+
+
+def test_a_model_whose_output_is_wrong_stops_the_run(slides: dict[str, Path], encoder: Encoder, tmp_path: Path) -> None:
+    wrong = Encoder(replace(encoder.spec, dim=7), encoder.model)
+    wrong.model.spec = wrong.spec  # type: ignore[attr-defined]
+    try:
+        with pytest.raises(ConfigError, match="returned 6 numbers a tile, expected 7"):
+            extract_slide(slides["0001"], tmp_path, wrong, SETTINGS)
+    finally:
+        encoder.model.spec = encoder.spec  # type: ignore[attr-defined]
+
+
+def test_precision_changes_little(slides: dict[str, Path], encoder: Encoder, tmp_path: Path) -> None:
+    half = replace(SETTINGS, precision="bfloat16")
+    bags = []
+    for settings, out in ((SETTINGS, tmp_path / "32"), (half, tmp_path / "16")):
+        extract_slide(slides["0001"], out, encoder, settings)
+        bags.append(read_bag(features_folder(out, "colour", settings) / "0001.h5").features)
+    assert torch.allclose(bags[0], bags[1], atol=0.05)
+
+
+# Interrupted, killed, shared
+
+
+def test_stopping_in_the_middle_leaves_no_half_file(slides: dict[str, Path], encoder: Encoder, tmp_path: Path) -> None:
+    def stop(done: int, total: int) -> None:
+        raise KeyboardInterrupt
+
+    with pytest.raises(KeyboardInterrupt):
+        extract_slide(slides["0001"], tmp_path, encoder, SETTINGS, stop)
+    left = visible(tmp_path)
+    assert not [name for name in left if name.endswith((".h5", ".partial", ".lock"))], left
+    assert extract_slide(slides["0001"], tmp_path, encoder, SETTINGS).status == "done"
+
+
+@pytest.mark.skipif(sys.platform == "win32", reason="kills as POSIX does")
+def test_a_lock_holds_while_its_process_lives_and_not_longer(
+    slides: dict[str, Path], encoder: Encoder, tmp_path: Path
+) -> None:
+    folder = features_folder(tmp_path, "colour", SETTINGS)
+    folder.mkdir(parents=True)
+    hold = "f = open(sys.argv[1], 'a'); fcntl.flock(f, 2); print('held', flush=True); time.sleep(60)"
+    code = f"import fcntl, sys, time; {hold}"
+    holder = subprocess.Popen(
+        [sys.executable, "-c", code, str(folder / ".0001.lock")], stdout=subprocess.PIPE, text=True
+    )
+    assert holder.stdout is not None
+    try:
+        assert holder.stdout.readline() == "held\n"
+        assert extract_slide(slides["0001"], tmp_path, encoder, SETTINGS).status == "elsewhere"
+        os.kill(holder.pid, signal.SIGKILL)
+        holder.wait()
+    finally:
+        holder.kill()
+        holder.stdout.close()
+    assert (folder / ".0001.lock").exists()  # left behind
+    assert extract_slide(slides["0001"], tmp_path, encoder, SETTINGS).status == "done"
+
+
+WORKER = """
+import sys, time
+from pathlib import Path
+import torch
+from jigsawmil.slides.extract import ExtractSettings, features_folder
+from jigsawmil.slides.extract_all import extract_here, write_account
+torch.set_num_threads(1)
+slides, out, encoder, me = Path(sys.argv[1]), Path(sys.argv[2]), sys.argv[3], sys.argv[4]
+settings = ExtractSettings(workers=1, batch=2)
+(out / f"ready-{me}").touch()
+while not (out / "go").exists():
+    time.sleep(0.01)
+folder = features_folder(out, "colour", settings)
+for one in extract_here(sorted(slides.glob("*.tif")), out, {"name": encoder}, settings):
+    write_account(one, folder)
+    print(one.slide, one.status, flush=True)
+"""
+
+
+def test_two_processes_share_a_folder(slides: dict[str, Path], script: Path, tmp_path: Path) -> None:
+    """Every slide is done by one of them, once; what both write is what one alone would have written."""
+    many, out = tmp_path / "slides", tmp_path / "out"
+    many.mkdir()
+    out.mkdir()
+    for index in range(12):
+        (many / f"{index:02d}.tif").symlink_to(slides[NAMES[index % 3]])
+    arguments = [sys.executable, "-c", WORKER, str(many), str(out), str(script)]
+    both = [subprocess.Popen([*arguments, me], stdout=subprocess.PIPE, text=True) for me in "ab"]
+    while not all((out / f"ready-{me}").exists() for me in "ab"):
+        assert all(process.poll() is None for process in both)
+        time.sleep(0.02)
+    (out / "go").touch()
+    told = [dict(line.split() for line in process.communicate()[0].splitlines()) for process in both]
+    assert [process.returncode for process in both] == [0, 0]
+    for name in sorted(told[0]):
+        assert sorted([told[0][name], told[1][name]]) in (["already", "done"], ["done", "elsewhere"]), told
+    assert all("done" in one.values() for one in told)  # both worked
+    folder = features_folder(out, "colour", SETTINGS)
+    alone = {}
+    for name, path in slides.items():
+        extract_slide(path, tmp_path / "alone", load_encoder(str(script)), replace(SETTINGS, batch=2))
+        alone[name] = read_bag(features_folder(tmp_path / "alone", "colour", SETTINGS) / f"{name}.h5")
+    for index in range(12):
+        bag = read_bag(folder / f"{index:02d}.h5")
+        assert torch.equal(bag.features, alone[NAMES[index % 3]].features)
+    table = pd.read_csv(folder / "extracted.csv", dtype={"slide": str})
+    assert table["slide"].tolist() == [f"{index:02d}" for index in range(12)]  # no row was lost
+    assert set(table["status"]) == {"done"}
+
+
+# The account, and reading ahead
+
+
+def test_the_account_keeps_the_newest_word_on_each_slide(tmp_path: Path) -> None:
+    for one in (
+        Extracted("b", "failed", error='broken, "cut short"'),
+        Extracted("a", "done", 12, 1.5, 3.25),
+        Extracted("a", "already"),
+        Extracted("001", "no tissue"),
+        Extracted("b", "done", 7, 0.5, 2.0),
+    ):
+        write_account(one, tmp_path)
+    table = pd.read_csv(tmp_path / "extracted.csv", dtype={"slide": str, "error": str}, keep_default_na=False)
+    assert table[["slide", "status", "tiles"]].values.tolist() == [
+        ["001", "no tissue", 0],
+        ["a", "done", 12],
+        ["b", "done", 7],
+    ]
+
+
+def test_tiles_come_in_order_and_are_read_ahead_within_bounds(slides: dict[str, Path]) -> None:
+    with open_slide(slides["0001"]) as slide:
+        tiles = make_tiles(slide, find_tissue(slide), patch=64)
+        assert len(tiles) > 60
+        taken = 0
+        started: list[int] = []
+
+        class Counting:
+            def __len__(self) -> int:
+                return len(tiles)
+
+            def read(self, slide: object, index: int) -> np.ndarray:
+                started.append(index)
+                return tiles.read(slide, index)  # type: ignore[arg-type]
+
+        for batch in read_batches(slide, Counting(), workers=2, batch=4):  # type: ignore[arg-type]
+            for pixels in batch.numpy():
+                assert np.array_equal(pixels, tiles.read(slide, taken))
+                taken += 1
+            assert len(started) <= taken + 4 * (2 * 2 + 1)
+        assert taken == len(tiles) == len(set(started))
+
+
+# Real slides
+
+
+def test_a_real_slide_gives_features(real_slide: Callable[[str], Path], encoder: Encoder, tmp_path: Path) -> None:
+    found = extract_slide(real_slide("cmu-small-region.svs"), tmp_path, encoder, replace(SETTINGS, batch=32))
+    assert found.status == "done"
+    bag = read_bag(features_folder(tmp_path, "colour", SETTINGS) / "cmu-small-region.h5")
+    assert bag.mpp == pytest.approx(0.499, abs=1e-3)
+    assert bag.patch_size == 256
+    assert len(bag) == found.tiles > 20
+    assert bag.features[:, 1].mean() < bag.features[:, 0].mean()  # H&E: less green than red
+
+
+def test_a_real_slide_without_mpp_asks_for_it(
+    real_slide: Callable[[str], Path], encoder: Encoder, tmp_path: Path
+) -> None:
+    found = extract_slide(real_slide("tcga-cr-7395.svs"), tmp_path, encoder, SETTINGS)
+    assert "--slide-mpp" in str(found.error)
+
+
+# Ray
+
+
+@pytest.fixture(scope="module")
+def cluster() -> Iterator[None]:
+    ray = pytest.importorskip("ray", reason="Ray is not installed: pip install 'jigsawmil[ray]'")
+    from ray.cluster_utils import Cluster
+
+    made = Cluster(initialize_head=True, head_node_args={"num_cpus": 2, "include_dashboard": False})
+    ray.init(address=made.address, log_to_driver=False, logging_level="ERROR")
+    yield
+    ray.shutdown()
+    made.shutdown()
+
+
+def test_actors_of_ray_write_the_same_bytes(
+    cluster: None, slides: dict[str, Path], script: Path, tmp_path: Path
+) -> None:
+    (tmp_path / "text.svs").write_text("no slide")
+    files = [slides["0001"], tmp_path / "text.svs", slides["0002"], slides["0003"]]
+    load = {"name": str(script)}
+    here = list(extract_here(files, tmp_path / "here", load, SETTINGS))
+    (tmp_path / "ray").mkdir()
+    there = sorted(extract_on_ray(files, tmp_path / "ray", load, SETTINGS), key=lambda one: one.slide)
+    assert [(one.slide, one.status, one.tiles) for one in there] == sorted((o.slide, o.status, o.tiles) for o in here)
+    assert [one.error for one in there if one.error] == [one.error for one in here if one.error]
+    assert len(digests(tmp_path / "here", "*.h5")) == 3
+    assert digests(tmp_path / "ray", "*.*") == digests(tmp_path / "here", "*.*")
+    again = list(extract_on_ray(files, tmp_path / "ray", load, SETTINGS))
+    assert sorted(one.status for one in again) == ["already", "already", "already", "failed"]
+
+
+def test_what_is_wrong_on_a_node_of_ray_is_told(
+    cluster: None, slides: dict[str, Path], script: Path, tmp_path: Path
+) -> None:
+    files = [slides["0001"]]
+    [unseen] = extract_on_ray(files, tmp_path / "nowhere", {"name": str(script)}, SETTINGS)
+    assert "storage that all nodes share" in str(unseen.error)
+    [gone] = extract_on_ray(files, tmp_path, {"name": str(tmp_path / "none.pt")}, SETTINGS)
+    assert "none.pt: no such file; expected an encoder" in str(gone.error)
+    wrong = replace(SETTINGS, overlap=256)
+    with pytest.raises(ConfigError, match="overlap: found 256"):
+        list(extract_on_ray(files, tmp_path, {"name": str(script)}, wrong))
