@@ -5,6 +5,8 @@ from typing import Any
 
 import numpy as np
 
+from jigsawmil.report.tables import p_text
+
 from .jigsaw_cases import LEAST, RULES, WITHOUT
 from .results_pictures import row_name
 from .step import Judged, Result, markdown
@@ -22,6 +24,10 @@ def stated(gain: Found) -> str:
 
 def number(value: float | None) -> str:
     return "-" if value is None or np.isnan(value) else f"{value:.3f}"
+
+
+def p_value(value: float | None) -> str:
+    return p_text(float("nan") if value is None else value)
 
 
 def summary_grid(rows: Sequence[Found]) -> str:
@@ -45,7 +51,7 @@ def pair_grid(rows: Sequence[Found], pairs: Sequence[tuple[str, str]]) -> str:
         for a, b in pairs:
             if {row["method_a"], row["method_b"]} == {a, b}:
                 sign = 1 if row["method_a"] == a else -1
-                tests = [number(row.get(key)) for key in ("delong_p_holm", "t_p_holm")]
+                tests = [p_value(row.get(key)) for key in ("delong_p_holm", "t_p_holm")]
                 lines.append([str(row.get("cohort", "")), f"{a} - {b}", f"{sign * row['difference']:+.3f}", *tests])
     return grid(["cohort", "pair", "difference", "DeLong p", "corrected t-test p"], lines)
 
@@ -62,8 +68,9 @@ def unseen(found: Found) -> list[str]:
         "again with its labels permuted over patients, where every method belongs at 0.5: above it would be a leak.",
         summary_grid(found["summary"]),
         pair_grid(found["comparisons"], [(ours, "abmil"), (ours, "graph-abmil"), ("graph-abmil", "abmil")]),
-        "p-values are Holm-adjusted over the ten pairs of a cohort; a p above 0.05 does not show that two methods are "
-        "equal.",
+        "Differences are of the pooled AUC of patients; p-values are Holm-adjusted over the ten pairs of a cohort, and "
+        "one above 0.05 does not show that two methods are equal. With 3 folds the t-test finds only large, steady "
+        "differences.",
         "![Five methods on two unseen cohorts, and on one with permuted labels](img/results-unseen.png)",
     ]
 
@@ -100,7 +107,7 @@ def jigsaw(found: Found) -> list[str]:
         "Rules against each other, over all cases:",
         grid(
             ["difference of AUC", "mean [95 % interval]", "p"],
-            [[name, stated(c), f"{c['p']:.3f}"] for name, c in found["contrasts"].items() if "without" not in name],
+            [[name, stated(c), p_value(c["p"])] for name, c in found["contrasts"].items() if "without" not in name],
         ),
         "What this says on the open claims of [how we read the paper](paper.md#what-awaits-evidence):",
         "\n".join(f"- {claim}" for claim in claims(found)),
@@ -244,7 +251,7 @@ def codex(found: Found) -> list[str]:
     against = {name: line for line in found["comparisons"] for name in (line["method_a"], line["method_b"])}
     lines = []
     for row in rows:
-        tests = [number(against[row["name"]][key]) for key in ("t_p_holm", "delong_p_holm")]
+        tests = [p_value(against[row["name"]][key]) for key in ("t_p_holm", "delong_p_holm")]
         spread = f"{row['auc_mean']:.3f} ± {row['auc_std']:.3f}"
         whole = f"{row['auc_patient']:.3f} [{row['auc_low']:.3f}, {row['auc_high']:.3f}]"
         own = ["", ""] if row["name"] == headline else tests
