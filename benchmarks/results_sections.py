@@ -7,6 +7,7 @@ import numpy as np
 
 from jigsawmil.report.tables import p_text
 
+from .holdout import paired
 from .jigsaw_cases import LEAST, RULES, WITHOUT
 from .results_pictures import row_name
 from .step import Judged, Result, markdown
@@ -207,13 +208,20 @@ def learning(found: Found) -> list[str]:
         f"Mean AUC over {len(found['seeds'])} cohorts on the same {found['test_slides']} new slides, ± one standard "
         "error, against the number of slides to fit on. `position`: only place tells the label. `composition` (noise "
         "3): place tells nothing, and every method can know the label. Lambda by `em`, the default; slides, network "
-        "and training as in the table above."
+        "and training as in the table above, on other cohorts: the gains below are a second look at what it found."
     ]
     for kind, by_method in found["curves"].items():
         sizes = [point["slides"] for point in next(iter(by_method.values()))]
         lines = [[m, *(f"{p['mean']:.3f} ± {p['error']:.3f}" for p in points)] for m, points in by_method.items()]
+        lines.append(["gain of the jigsaw [95 % interval]", *jigsaw_gains(by_method)])
         parts.append(grid([kind, *(f"{n} slides" for n in sizes)], lines))
     return [*parts, "![AUC against the number of slides](img/results-learning-curve.png)"]
+
+
+def jigsaw_gains(by_method: Mapping[str, Sequence[Found]]) -> list[str]:
+    """With minus without at each number of slides, paired within cohorts."""
+    pairs = zip(by_method["graph-abmil+jigsaw"], by_method["graph-abmil"], strict=True)
+    return [stated(paired(np.array(one["values"]) - other["values"])) for one, other in pairs]
 
 
 def step(found: Found) -> list[str]:
