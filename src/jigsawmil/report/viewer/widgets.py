@@ -30,6 +30,7 @@ FONT = 'font: 12px/1.4 system-ui, -apple-system, "Segoe UI", "Helvetica Neue", A
 INLINE = ".bk-input-group { flex-direction: row; align-items: center; gap: 6px; white-space: nowrap; }"
 TABLE = """
 .slick-cell { font-size: 12.5px; border-right: none !important; }
+.slick-cell > div { overflow: hidden; text-overflow: ellipsis; }
 .slick-header-column { font-size: 12px; font-weight: 600; }
 .slick-row { cursor: pointer; }
 .slick-cell.active { border-color: transparent !important; }
