@@ -6,7 +6,7 @@
 `em-per-slide`  the same, one lambda for each slide.
 `balanced`      ours: lambda = mean MIL loss / mean jigsaw loss, so that both terms weigh the same; no constants.
 
-Why `em` falls behind a well chosen number, and why `balanced` does not need one, is in docs/paper.md.
+What each rule implies, and what was measured, is in docs/paper.md and docs/results.md.
 """
 
 import math
