@@ -43,16 +43,18 @@ from . import ROOT, provenance, write
 from .contenders import tissue_slide
 
 KNOBS = {"slides": 45, "patches": 400, "dim": 64, "seed": 6}  # of a size and number that a few minutes allow
-SHARED = {"method": "graph-abmil+jigsaw", "epochs": 15, "patience": 0}
+SHARED = {"epochs": 15, "patience": 0}
+JIGSAW = {"method": "graph-abmil+jigsaw"}
 VARIANTS: dict[str, dict[str, dict[str, Any]]] = {
     "arrangement": {
-        "gat-k50": {"lr": 5e-4},  # the paper's graph
-        "gat-k8": {"lr": 5e-4, "k": 8},
-        "sage-k8": {"lr": 5e-4, "k": 8, "conv": "sage"},  # a patch keeps a term of its own
+        "jigsaw-gat-k50": {**JIGSAW, "lr": 5e-4},  # the paper's graph
+        "jigsaw-gat-k8": {**JIGSAW, "lr": 5e-4, "k": 8},
+        "jigsaw-sage-k8": {**JIGSAW, "lr": 5e-4, "k": 8, "conv": "sage"},  # a patch keeps a term of its own
+        "mil-gat-k8": {"method": "graph-mil", "lr": 5e-4, "k": 8},  # mean pooling: every patch has its say
     },
     "position": {
-        "gat-k50": {"lr": 1e-3},
-        "sage-k50": {"lr": 1e-3, "conv": "sage"},
+        "jigsaw-gat-k50": {**JIGSAW, "lr": 1e-3},
+        "jigsaw-sage-k50": {**JIGSAW, "lr": 1e-3, "conv": "sage"},
     },
 }
 

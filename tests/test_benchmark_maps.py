@@ -37,5 +37,6 @@ def test_the_interval_is_students() -> None:
 
 def test_every_variant_is_a_setting_that_exists() -> None:
     for variants in maps.VARIANTS.values():
-        for own in variants.values():
-            assert make_settings({**maps.SHARED, **own}).method == "graph-abmil+jigsaw"
+        for name, own in variants.items():
+            settings = make_settings({**maps.SHARED, **own})
+            assert f"{settings.conv}-k{settings.k}" == name.split("-", 1)[1]
