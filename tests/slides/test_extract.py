@@ -267,7 +267,8 @@ def test_precision_changes_little(slides: dict[str, Path], encoder: Encoder, tmp
 
 def test_stopping_in_the_middle_leaves_no_half_file(slides: dict[str, Path], encoder: Encoder, tmp_path: Path) -> None:
     def stop(done: int, total: int) -> None:
-        raise KeyboardInterrupt
+        if done:
+            raise KeyboardInterrupt
 
     with pytest.raises(KeyboardInterrupt):
         extract_slide(slides["0001"], tmp_path, encoder, SETTINGS, stop)
@@ -441,8 +442,6 @@ def test_actors_of_ray_write_the_same_bytes(
     assert [one.error for one in there if one.error] == [one.error for one in here if one.error]
     assert len(digests(tmp_path / "here", "*.h5")) == 3
     assert digests(tmp_path / "ray", "*.*") == digests(tmp_path / "here", "*.*")
-    again = list(extract_on_ray(files, tmp_path / "ray", load, SETTINGS))
-    assert sorted(one.status for one in again) == ["already", "already", "already", "failed"]
 
 
 def test_what_is_wrong_on_a_node_of_ray_is_told(

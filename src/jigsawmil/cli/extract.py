@@ -206,20 +206,21 @@ class TilesProgress:
         return found
 
     def tiles(self, slide: Path, done: int, total: int) -> None:
-        """A batch was encoded. Time left: what is left of this slide, and the mean of those done for each other."""
+        """Before the first batch, after each. Time left: of this slide, and the mean of those done for each other."""
         now = time.perf_counter()
-        if done <= total and self._began == 0:
+        words = f"{slide.stem[:24]} {done}/{total}"
+        if done == 0:
             self._began = now
-        here = now - self._began
-        rate = (self._tiles + done) / max(self._seconds + here, 1e-3)
-        mean = (self._seconds + here * total / done) / (self._worked + 1)
-        left = here * (total - done) / done + mean * (self.slides - self._told - 1)
-        words = f"{slide.stem[:24]} {done}/{total}  {rate:.0f} tiles/s  {_span(left)} left"
+        else:
+            here = now - self._began
+            rate = (self._tiles + done) / max(self._seconds + here, 1e-3)
+            mean = (self._seconds + here * total / done) / (self._worked + 1)
+            left = here * (total - done) / done + mean * (self.slides - self._told - 1)
+            words += f"  {rate:.0f} tiles/s  {_span(left)} left"
         self._bar.update(self._task, completed=self._told + done / total, words=words)
 
     def _show(self, one: Extracted) -> None:
         self._told += 1
-        self._began = 0.0
         if one.tiles:
             self._worked, self._tiles, self._seconds = (
                 self._worked + 1,

@@ -1,27 +1,35 @@
 """Verbs about one model: train it, apply it."""
 
 import hashlib
-from dataclasses import asdict
+from collections.abc import Iterable
+from contextlib import nullcontext
+from dataclasses import asdict, dataclass, replace
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Any
 
 import pandas as pd
 import typer
+from rich.markup import escape
 
 from ..cohort.formats import find_bags
 from ..cohort.labels import slide_name
 from ..cohort.splits import Fold
 from ..config import choose
-from ..errors import FeatureError, StudyError
-from ..nn.model import METHODS
+from ..errors import ConfigError, FeatureError, StudyError
+from ..nn.model import METHODS, Model
+from ..report.heatmap import write_heatmap
 from ..report.live import FitProgress
+from ..slides.slide import SLIDES, find_slides, open_slide
 from ..study.parallel import fit_together
 from ..study.run import check_patients, fingerprint, fit_split, make_card, named_probabilities
 from ..train.apply import apply_model
-from ..train.checkpoint import CARD, load_model, save_model
+from ..train.checkpoint import CARD, ModelCard, load_model, save_model
+from ..train.explain import explain_each
 from ..train.feed import Feed
+from ..train.fit import pick_device
 from ..train.settings import Settings
 from .app import app
+from .extract import EXTRACT, SlideMpp, TrustCode, Weights, Workers, extract_for, model_needs
 from .options import (
     DEFAULT,
     Device,
@@ -38,6 +46,23 @@ from .options import (
     grouped,
 )
 from .show import check_target, console, show_cohort, tracked, write_csv, writing_to
+
+FEATURES = {".h5", ".hdf5", ".pt", ".npy", ".zarr"}
+PICTURES = {".png", ".jpg", ".jpeg", ".bmp"}
+MOST = 20  # predictions that are printed; all are in the file
+
+
+@dataclass(frozen=True)
+class SlideOptions:
+    """What slides may need."""
+
+    slide_mpp: SlideMpp = None
+    weights: Weights = None
+    trust_code: TrustCode = False
+    patch_um: Annotated[
+        float | None, typer.Option(help="Edge of a patch in microns, where the model does not know.")
+    ] = None
+    workers: Workers = EXTRACT.workers
 
 
 @app.command()
@@ -86,10 +111,15 @@ def train(
 
 
 @app.command()
+@grouped
 def predict(
     model: Annotated[Path, typer.Argument(help="Folder of a model.")],
-    features: Annotated[list[Path], typer.Argument(help="Feature files, or folders of them.")],
+    inputs: Annotated[
+        list[Path], typer.Argument(metavar="SLIDES|FEATURES...", help="Slides or feature files, or folders of either.")
+    ],
+    extraction: SlideOptions,
     out: Annotated[Path, typer.Option(help="CSV to write.")] = Path("predictions.csv"),
+    heatmap: Annotated[Path | None, typer.Option(help="Folder for one picture a slide: what the model saw.")] = None,
     attention: Annotated[Path | None, typer.Option(help="Folder for one CSV a slide: x,y,attention.")] = None,
     mpp: Mpp = None,
     patch_size: PatchSize = None,
@@ -97,18 +127,30 @@ def predict(
     device: Device = DEFAULT.device,
     quiet: Quiet = False,
 ) -> None:
-    """Apply a model to new slides.
+    """Apply a model to new slides: features are extracted as for its training, beside --out, or given.
 
-    Example: `jigsawmil predict model features --out predictions.csv --attention maps`
+    Example: `jigsawmil predict model slide.svs --heatmap maps`, `jigsawmil predict model features --attention maps`
     """
     screen = console()
     loaded, card = load_model(model)
-    paths = _feature_files(features)
+    slides, features = _sorted_inputs(inputs)
     check_target(out)
-    rows = []
-    results = apply_model(loaded, card, paths, device=device, mpp=mpp, patch_size=patch_size, unit=unit)
-    words = f"Predicting {len(paths)} slide{'s' * (len(paths) > 1)}"
-    for result in tracked(results, len(paths), words, screen, quiet):
+    files, complete = _feature_files(features) if features else [], True
+    slide_of: dict[Path, Path] = {}
+    options = {"mpp": mpp, "patch_size": patch_size, "unit": unit}
+    if slides and any(options.values()):
+        raise ConfigError(
+            "--mpp, --patch-size and --unit complete what feature files say. Slides that do not state their resolution "
+            "need --slide-mpp; predict slides and feature files one after the other."
+        )
+    once([*files, *slides])
+    if slides:
+        slide_of, complete = _features_of(slides, card, out, extraction, device, quiet)
+        files += slide_of.keys()
+    rows: list[dict[str, Any]] = []
+    results = apply_model(loaded, card, files, device=device, **options)
+    words = f"Predicting {len(files)} slide{'s' * (len(files) != 1)}"
+    for result in tracked(results, len(files), words, screen, quiet):
         likeliest = card.classes[result.probabilities.argmax()]
         named = named_probabilities(result.probabilities, card.classes)
         rows.append({"slide_id": result.name, "prediction": likeliest, **named})
@@ -116,13 +158,68 @@ def predict(
             if attention is not None:
                 places = pd.DataFrame({"x": bag.coords[:, 0], "y": bag.coords[:, 1], "attention": values})
                 write_csv(places, attention / f"{bag.slide_id}.csv")
-    write_csv(pd.DataFrame(rows), out)
-    of = f"; probability of {card.classes[-1]!r}" if len(card.classes) == 2 else ""
-    count = f"{len(rows)} prediction{'s' * (len(rows) != 1)}"
-    screen.print(f"{count} in {out}{of}.", soft_wrap=True)
+    if rows:
+        write_csv(pd.DataFrame(rows), out)
+        if heatmap is not None:
+            _draw(loaded, card, files, slide_of, heatmap, model.name, device, extraction.slide_mpp, options)
+        for row in rows[:MOST] if slides else []:
+            told = ", ".join(f"{key} {row[key]:.3f}" for key in row if key.startswith("probability"))
+            screen.print(f"{escape(row['slide_id'])}: {escape(row['prediction'])} ({told})", highlight=False)
+        of = f"; probability of {card.classes[-1]!r}" if len(card.classes) == 2 else ""
+        maps = f", maps in {heatmap}" if heatmap is not None else ""
+        screen.print(f"{len(rows)} prediction{'s' * (len(rows) != 1)} in {out}{of}{maps}.", soft_wrap=True)
     if card.level == "patient":
         whose = "TCGA barcodes say whose a slide is; by any other name, each is a patient of its own."
         screen.print(f"The model pools the slides of a patient. {whose}", soft_wrap=True)
+    if not complete or not rows:
+        raise typer.Exit(1)
+
+
+def _features_of(
+    slides: list[Path], card: ModelCard, out: Path, options: SlideOptions, device: str, quiet: bool
+) -> tuple[dict[Path, Path], bool]:
+    """Feature file -> slide, made in a folder beside `out` that a second run finds again; whether all could be read."""
+    load, settings = model_needs(card, options.weights, options.patch_um, options.trust_code)
+    settings = replace(settings, slide_mpp=options.slide_mpp, device=str(pick_device(device)), workers=options.workers)
+    found, complete = extract_for(card, slides, out.with_name(f"{out.stem}-features"), load, settings, quiet)
+    return {file.resolve(): slide for slide, file in found.items()}, complete
+
+
+def _draw(
+    model: Model,
+    card: ModelCard,
+    files: list[Path],
+    slide_of: dict[Path, Path],
+    folder: Path,
+    name: str,
+    device: str,
+    mpp: float | None,
+    options: dict[str, Any],
+) -> None:
+    """A picture a slide: over the slide where it is at hand, over its patches where not."""
+    of_slide = {slide_name(file.name): file for file in files}
+    with writing_to(folder):
+        for maps in explain_each(model, card, files, device=device, **options):
+            file = of_slide[maps.bag.slide_id]
+            given = open_slide(slide_of[file], mpp) if file in slide_of else None
+            with given or nullcontext():
+                words = f"{card.model.method}, model {name}"
+                write_heatmap(maps, folder / f"{maps.bag.slide_id}.png", slide=given, features=file, model=words)
+
+
+def _sorted_inputs(items: list[Path]) -> tuple[list[Path], list[Path]]:
+    """Slides, and what holds features. A folder is one of slides where such files lie in it."""
+    slides: list[Path] = []
+    features: list[Path] = []
+    for item in items:
+        whole = item.is_dir() and item.suffix not in FEATURES
+        endings = {file.suffix.lower() for file in item.iterdir()} if whole else {item.suffix.lower()}
+        if endings & FEATURES:
+            endings -= PICTURES  # previews beside the features
+        if endings & SLIDES and endings & FEATURES:
+            raise ConfigError(f"{item}: holds slides and features, of which one is meant. Give the files themselves.")
+        (slides if endings & SLIDES and item.exists() else features).append(item)
+    return find_slides(slides), features
 
 
 def _feature_files(items: list[Path]) -> list[Path]:
@@ -133,12 +230,17 @@ def _feature_files(items: list[Path]) -> list[Path]:
             raise FeatureError(f"{item}: no such file or folder. Expected feature files, or a folder of them.")
         single = not item.is_dir() or item.suffix == ".zarr"
         paths |= dict.fromkeys([item.resolve()] if single else [path.resolve() for path in find_bags(item).values()])
+    once(paths)
+    return list(paths)
+
+
+def once(paths: Iterable[Path]) -> None:
+    """Refuse two files of one slide."""
     of_slide: dict[str, Path] = {}
     for path in paths:
         other = of_slide.setdefault(slide_name(path.name), path)
         if other != path:
             raise FeatureError(f"{other} and {path} are both features of {slide_name(path.name)}. Give one of them.")
-    return list(paths)
 
 
 def _key(settings: Settings, seed: int, cohort: str) -> str:

@@ -145,6 +145,7 @@ def _extract(
             temporary.write_text(f"{slide.path.name}: no tile with enough tissue ({area:.2f} mm2 of tissue in all).\n")
         return Extracted(slide.path.stem, "no tissue", tissue_mm2=area)
     parts, waited, done = [], 0.0, 0
+    on_tiles(0, len(tiles))
     # closed before the slide is, whatever happens: a thread that reads a closed slide takes the process down
     with closing(read_batches(slide, tiles, settings.workers, settings.batch)) as batches:
         while True:

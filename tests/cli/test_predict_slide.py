@@ -1,0 +1,177 @@
+"""From a slide to an answer in one command."""
+
+import json
+import shutil
+import warnings
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pandas as pd
+import pytest
+import torch
+from PIL import Image
+from torch import Tensor, nn
+
+from jigsawmil.cohort.formats import read_bag
+from jigsawmil.slides.painter import Plan, paint, write_slide
+
+Program = Callable[..., Any]
+CELLS = np.array([[0, 0], [1, 0], [0, 1], [1, 1]])
+NAMES = ("tumour", "stroma")
+
+
+class MeanColour(nn.Module):
+    def forward(self, x: Tensor) -> Tensor:
+        return torch.cat([x.mean(dim=[2, 3]), x.std(dim=[2, 3])], dim=1)
+
+
+@pytest.fixture(scope="module")
+def world(jigsawmil: Program, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """encoder/colour.pt, slides, features, labels.csv and a model that was trained on them. Not to be changed."""
+    root = tmp_path_factory.mktemp("world")
+    for name in ("encoder", "slides", "new"):
+        (root / name).mkdir()
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")  # deprecated, and what people have
+        torch.jit.script(MeanColour()).save(str(root / "encoder" / "colour.pt"))
+    (root / "encoder" / "colour.pt.json").write_text(json.dumps({"size": 32}))
+    rows = []
+    for index in range(8):
+        kind = index % 2
+        plan = Plan(CELLS, np.full(4, kind), NAMES)
+        folder = "slides" if index < 6 else "new"
+        write_slide(paint(plan, np.random.default_rng(index)).image, root / folder / f"{index:04d}.tif")
+        rows.append({"slide_id": f"{index:04d}", "label": NAMES[kind]})
+    pd.DataFrame(rows[:6]).to_csv(root / "labels.csv", index=False)
+    encoder = root / "encoder" / "colour.pt"
+    ran = jigsawmil("extract", root / "slides", "--encoder", encoder, "--out", root / "features", "--device", "cpu")
+    assert ran.code == 0, ran.err
+    small = [f"--set={pair}" for pair in ("hidden=16", "attention_dim=8", "grid=3")]
+    cohort = ["--labels", root / "labels.csv", "--features", root / "features", "--positive", "tumour"]
+    quick = ["--method", "abmil", "--epochs", "60", "--patience", "0", "--lr", "0.01", "--k", "4", *small]
+    ran = jigsawmil("train", *cohort, *quick, "--out", root / "model")
+    assert ran.code == 0, ran.err
+    return root
+
+
+@pytest.fixture
+def changed(world: Path, tmp_path: Path) -> Callable[..., Path]:
+    """The model with another card."""
+
+    def change(**values: object) -> Path:
+        copy = Path(shutil.copytree(world / "model", tmp_path / "changed", dirs_exist_ok=True))
+        card = json.loads((copy / "model.json").read_text())
+        (copy / "model.json").write_text(json.dumps({**card, **values}))
+        return copy
+
+    return change
+
+
+def test_the_card_knows_how_features_were_made(world: Path) -> None:
+    card = json.loads((world / "model" / "model.json").read_text())
+    assert (card["encoder"], card["patch_um"]) == ("colour", 128.0)
+
+
+def test_a_slide_gives_the_answer_that_its_features_give(jigsawmil: Program, world: Path, tmp_path: Path) -> None:
+    weights = world / "encoder" / "colour.pt"
+    out, maps = tmp_path / "answers.csv", tmp_path / "maps"
+    ran = jigsawmil(
+        "predict", world / "model", world / "new" / "0006.tif", world / "new" / "0007.tif",
+        "--weights", weights, "--out", out, "--heatmap", maps, "--device", "cpu",
+    )  # fmt: skip
+    assert ran.code == 0, ran.err
+    table = pd.read_csv(out, dtype={"slide_id": str})
+    assert table["slide_id"].tolist() == ["0006", "0007"]
+    assert table["prediction"].tolist() == ["tumour", "stroma"]
+    assert "0006: tumour (probability " in ran.out
+    for name in ("0006", "0007"):
+        picture = np.asarray(Image.open(maps / f"{name}.png").convert("RGB"))
+        assert picture.shape[0] > 300
+        assert picture.std() > 10
+    features = tmp_path / "answers-features" / "20x_256px_0px_overlap" / "features_colour"
+    assert read_bag(features / "0006.h5").patch_size == 256
+    again = jigsawmil("predict", world / "model", features, "--out", tmp_path / "again.csv", "--device", "cpu")
+    assert again.code == 0, again.err
+    assert pd.read_csv(tmp_path / "again.csv", dtype={"slide_id": str}).equals(table)
+    folder = jigsawmil(
+        "predict", world / "model", world / "new", "--weights", weights, "--out", out, "--device", "cpu", "--quiet"
+    )
+    assert "2 already" in folder.out  # the features beside the output are found again
+    assert pd.read_csv(out, dtype={"slide_id": str}).equals(table)
+
+
+def test_slides_and_features_can_be_given_together_but_once_each(
+    jigsawmil: Program, world: Path, tmp_path: Path
+) -> None:
+    features = world / "features" / "20x_256px_0px_overlap" / "features_colour" / "0001.h5"
+    weights = ["--weights", world / "encoder" / "colour.pt", "--device", "cpu"]
+    out = tmp_path / "p.csv"
+    ran = jigsawmil("predict", world / "model", features, world / "new" / "0006.tif", *weights, "--out", out)
+    assert ran.code == 0, ran.err
+    assert pd.read_csv(out, dtype={"slide_id": str})["slide_id"].tolist() == ["0001", "0006"]
+    twice = jigsawmil("predict", world / "model", features, world / "slides" / "0001.tif", *weights, "--out", out)
+    assert twice.code == 1
+    assert "both features of 0001" in " ".join(twice.err.split())
+
+
+def test_a_slide_that_cannot_be_read_fails_alone(jigsawmil: Program, world: Path, tmp_path: Path) -> None:
+    (tmp_path / "broken.svs").write_text("no slide")
+    write_slide(np.full((768, 768, 3), 244, np.uint8), tmp_path / "glass.tif")
+    out = tmp_path / "p.csv"
+    given = [tmp_path / "broken.svs", tmp_path / "glass.tif", world / "new" / "0006.tif"]
+    ran = jigsawmil(
+        "predict",
+        world / "model",
+        *given,
+        "--weights",
+        world / "encoder" / "colour.pt",
+        "--out",
+        out,
+        "--device",
+        "cpu",
+    )
+    assert ran.code == 1
+    assert "Failed: broken.svs" in ran.err
+    assert "No tissue: glass" in ran.out
+    assert pd.read_csv(out, dtype={"slide_id": str})["slide_id"].tolist() == ["0006"]
+
+
+def test_what_a_model_does_not_know_is_asked_for(
+    jigsawmil: Program, world: Path, changed: Callable[..., Path], tmp_path: Path
+) -> None:
+    slide, weights = world / "new" / "0006.tif", world / "encoder" / "colour.pt"
+    other = Path(shutil.copy(weights, tmp_path / "other.pt"))
+    shutil.copy(world / "encoder" / "colour.pt.json", tmp_path / "other.pt.json")
+    cases: list[tuple[dict[str, object], list[object], str]] = [
+        ({"encoder": None}, [], "does not know which encoder"),
+        ({}, [], "colour, which is not among `jigsawmil encoders`"),
+        ({}, ["--weights", other], "is the encoder other"),
+        ({"encoder": "uni"}, [], "uni is the encoder uni and gives 1024 numbers"),
+        ({"patch_um": None}, ["--weights", weights], "does not know how large the patches were"),
+        ({}, ["--weights", weights, "--patch-um", "64"], "trained on patches of 128 microns"),
+        ({}, ["--weights", weights, "--mpp", "0.5"], "need --slide-mpp"),
+    ]
+    for card, options, words in cases:
+        ran = jigsawmil("predict", changed(**card), slide, *options, "--out", tmp_path / "p.csv", "--device", "cpu")
+        assert ran.code == 1, words
+        assert words in " ".join(ran.err.split()), ran.err
+    stated = ["--weights", weights, "--patch-um", "128", "--out", tmp_path / "p.csv", "--device", "cpu"]
+    assert jigsawmil("predict", changed(patch_um=None), slide, *stated).code == 0
+
+
+def test_a_slide_without_mpp_asks_for_it(jigsawmil: Program, world: Path, tmp_path: Path) -> None:
+    plan = Plan(CELLS, np.zeros(4, np.int64), NAMES)
+    Image.fromarray(paint(plan, np.random.default_rng(9)).image).save(tmp_path / "plain.png")
+    weights = ["--weights", world / "encoder" / "colour.pt", "--out", tmp_path / "p.csv", "--device", "cpu"]
+    ran = jigsawmil("predict", world / "model", tmp_path / "plain.png", *weights)
+    assert ran.code == 1
+    assert "--slide-mpp" in ran.err
+    assert not (tmp_path / "p.csv").exists()
+    maps = tmp_path / "maps"
+    ran = jigsawmil(
+        "predict", world / "model", tmp_path / "plain.png", *weights, "--slide-mpp", "0.5", "--heatmap", maps
+    )
+    assert ran.code == 0, ran.err
+    assert (maps / "plain.png").exists()
