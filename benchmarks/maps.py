@@ -8,7 +8,7 @@ and B (70 to 90 %); whether they lie in clumps or mixed is the label, and the ot
 (or nest) alone tells the label, so a map that marks all of one and nothing of the other is right, and stands at 0.75
 against both: the AUC of A, and of B, against what was not planted is therefore given beside.
 
-Scores: attention; |evidence|, how much a patch speaks; evidence for the class that the model gives the slide. Each
+Scores: attention; the magnitude of evidence, how much a patch speaks; evidence for the class that the model gives the slide. Each
 slide is scored by the model that had it in its test fold. AUC is within a slide, then averaged over slides, with a 95 %
 interval (Student's, over slides). The variants were chosen on other cohorts (seed 5).
 """
@@ -112,7 +112,7 @@ def regions(slide: PhantomSlide) -> dict[str, np.ndarray]:
 
 def scores(maps: PatchMaps) -> dict[str, np.ndarray]:
     evidence = maps.evidence_for(maps.prediction)
-    found = {"|evidence|": np.abs(evidence), "evidence for the prediction": evidence}
+    found = {"evidence, magnitude": np.abs(evidence), "evidence for the prediction": evidence}
     return found if np.ptp(maps.attention) < 1e-9 else {"attention": maps.attention, **found}
 
 

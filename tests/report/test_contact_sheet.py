@@ -80,7 +80,7 @@ def test_tiles_stand_in_order_with_their_own_pixels(maps: PatchMaps, slide, tmp_
 
 
 def test_rank_value_and_number_are_legible(maps: PatchMaps, legible) -> None:
-    groups = top_groups(maps, 12, evidence=True)
+    groups = top_groups(maps, 7)
     tiles = [[np.zeros((TILE, TILE, 3), np.uint8)] * len(group.patches) for group in groups]
     with own_style():
         figure = sheet_figure("a slide", groups, tiles)
