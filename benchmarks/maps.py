@@ -8,9 +8,9 @@ and B (70 to 90 %); whether they lie in clumps or mixed is the label, and the ot
 (or nest) alone tells the label, so a map that marks all of one and nothing of the other is right, and stands at 0.75
 against both: the AUC of A, and of B, against what was not planted is therefore given beside.
 
-Scores: attention; the magnitude of evidence, how much a patch speaks; evidence for the class that the model gives the slide. Each
-slide is scored by the model that had it in its test fold. AUC is within a slide, then averaged over slides, with a 95 %
-interval (Student's, over slides). The variants were chosen on other cohorts (seed 5).
+Scores: attention; the magnitude of evidence, how much a patch speaks; evidence for the class that the model gives the
+slide. Each slide is scored by the model that had it in its test fold. AUC is within a slide, then averaged over slides,
+with a 95 % interval (Student's, over slides). The variants were chosen on other cohorts (seed 5).
 """
 
 import argparse
