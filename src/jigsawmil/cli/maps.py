@@ -26,7 +26,7 @@ from ..train.explain import PatchMaps, explain, explain_each
 from ..train.faithfulness import Curves, curves_of, faithfulness
 from ..train.fit import pick_device
 from .app import app
-from .models import _feature_files
+from .models import feature_files
 from .options import DEFAULT, Device, Mpp, PatchSize, Quiet, Unit, grouped
 from .show import console, tracked, write_csv, writing_to
 
@@ -270,7 +270,7 @@ def _every(
         raise ConfigError(
             "A model needs feature files: jigsawmil export MODEL features --out maps. A run knows its own."
         )
-    files = {slide_name(path.name): path for path in _feature_files([Path(item) for item in which])}
+    files = {slide_name(path.name): path for path in feature_files([Path(item) for item in which])}
     found = explain_each(model, card, [*files.values()], device=device, neighbours=False, **options.reading)
     words = f"{card.model.method}, model {source.name}"
     return len(files), (Found(maps, files[maps.bag.slide_id], words) for maps in found)

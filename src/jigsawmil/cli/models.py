@@ -135,7 +135,7 @@ def predict(
     loaded, card = load_model(model)
     slides, features = _sorted_inputs(inputs)
     check_target(out)
-    files, complete = _feature_files(features) if features else [], True
+    files, complete = feature_files(features) if features else [], True
     slide_of: dict[Path, Path] = {}
     options = {"mpp": mpp, "patch_size": patch_size, "unit": unit}
     if slides and any(options.values()):
@@ -222,7 +222,7 @@ def _sorted_inputs(items: list[Path]) -> tuple[list[Path], list[Path]]:
     return find_slides(slides), features
 
 
-def _feature_files(items: list[Path]) -> list[Path]:
+def feature_files(items: list[Path]) -> list[Path]:
     """Each file once; two files of one slide would overwrite each other's attention."""
     paths: dict[Path, None] = {}
     for item in items:
