@@ -187,7 +187,7 @@ def test_pixels_that_cannot_be_read_fail_the_slide_and_leave_nothing(
     found = extract_slide(slides["0001"], tmp_path, encoder, SETTINGS)
     assert (found.status, found.error) == ("failed", "0001.tif: the pixels at (256, 512) cannot be read.")
     assert not list(tmp_path.rglob("*.h5"))
-    assert not [thread for thread in threading.enumerate() if thread.name.startswith("tiles")]
+    assert not [thread for thread in threading.enumerate() if thread.name.startswith("extract")]
     monkeypatch.undo()
     assert extract_slide(slides["0001"], tmp_path, encoder, SETTINGS).status == "done"  # a failure is tried again
 

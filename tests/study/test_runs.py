@@ -100,7 +100,7 @@ def test_a_damaged_run_is_said_to_be_one(done: tuple[Path, Result], tmp_path: Pa
 def test_a_damaged_table_is_said_to_be_one(done: tuple[Path, Result], tmp_path: Path) -> None:
     copy = Path(shutil.copytree(done[0], tmp_path / "copy"))
     (copy / "summary.csv").write_text("method,auc_mean\nabmil,zero\n")
-    with pytest.raises(StudyError, match="a table is damaged"):
+    with pytest.raises(StudyError, match="a table of the run is damaged"):
         open_run(copy)
 
 

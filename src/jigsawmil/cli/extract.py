@@ -52,7 +52,9 @@ def extract(
     slide_mpp: SlideMpp = None,
     masks: Annotated[Path | None, typer.Option(help="Folder of your own outlines, <slide>.geojson.")] = None,
     workers: Workers = EXTRACT.workers,
-    batch: Annotated[int, typer.Option(help="Tiles encoded at a time.")] = EXTRACT.batch,
+    batch: Annotated[
+        int | None, typer.Option(help="Tiles encoded at a time. Default: 8 on a CPU, 64 elsewhere.")
+    ] = None,
     device: Device = "auto",
     precision: Annotated[
         str, typer.Option(help="float32, or bfloat16 or float16 where the device has it.")

@@ -49,10 +49,7 @@ def write_report(run: str | Path, out: str | Path) -> Path:
 def _opened(path: Path) -> Run:
     """The run, or an error that names the table that is damaged or not there."""
     again = "Run the study again: finished jobs are kept, and the tables are made anew."
-    try:
-        run = open_run(path)
-    except ValueError as error:  # pandas' own errors are ValueErrors
-        raise StudyError(f"{path}: a table of the run is damaged ({error}). {again}") from error
+    run = open_run(path)
     for name, columns in TABLES.items():
         table, file = getattr(run, name), path / f"{name}.csv"
         if not file.is_file():

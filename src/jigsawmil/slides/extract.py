@@ -38,7 +38,7 @@ OBJECTIVE = 10.0  # microns a pixel times magnification: 20x is 0.5
 class ExtractSettings:
     """patch, overlap: pixels at `mpp` microns. share: of a tile that must be tissue. slide_mpp: microns per level-0
     pixel, where slides do not say. masks: a folder of GeoJSON, one a slide, in place of the tissue found here.
-    workers: threads that read. batch: tiles encoded at a time."""
+    workers: threads that read. batch: tiles encoded at a time; None: 8 on a CPU, whose caches are small, else 64."""
 
     patch: int = 256
     mpp: float = 0.5
@@ -47,7 +47,7 @@ class ExtractSettings:
     slide_mpp: float | None = None
     masks: Path | None = None
     workers: int = 2
-    batch: int = 32
+    batch: int | None = None
     device: str = "cpu"
     precision: str = "float32"
 
@@ -55,7 +55,12 @@ class ExtractSettings:
         require("mpp", self.mpp, self.mpp > 0, "microns a pixel, above 0")
         choose("precision", self.precision, PRECISIONS)
         require("workers", self.workers, self.workers >= 1, "at least 1")
-        require("batch", self.batch, self.batch >= 1, "at least 1")
+        require("batch", self.batch, self.batch is None or self.batch >= 1, "at least 1")
+
+    @property
+    def at_once(self) -> int:
+        """Tiles encoded at a time."""
+        return self.batch or (8 if self.device == "cpu" else 64)
 
     @property
     def folder(self) -> str:
@@ -138,27 +143,37 @@ def _extract(
     tiles = make_tiles(
         slide, tissue, patch=settings.patch, mpp=settings.mpp, overlap=settings.overlap, share=settings.share
     )
-    _save_looks(slide, tissue, tiles, out, settings)
     area = tissue.area(slide.needed_mpp)
+    # both are closed before the slide is, whatever happens: a thread that reads a closed slide takes the process down
+    with ThreadPoolExecutor(1, "looks") as beside:
+        looks = beside.submit(_save_looks, slide, tissue, tiles, out, settings)
+        features, waited = _encode_all(slide, tiles, encoder, settings, on_tiles)
+        looks.result()
     if not len(tiles):
         with replacing(target.with_suffix(NO_TISSUE)) as temporary:
             temporary.write_text(f"{slide.path.name}: no tile with enough tissue ({area:.2f} mm2 of tissue in all).\n")
         return Extracted(slide.path.stem, "no tissue", tissue_mm2=area)
+    write_features(target, np.concatenate(features), tiles, slide.path.stem, encoder.spec.name)
+    return Extracted(slide.path.stem, "done", len(tiles), area, waited=waited)
+
+
+def _encode_all(
+    slide: Slide, tiles: Tiles, encoder: Encoder, settings: ExtractSettings, on_tiles: OnTiles
+) -> tuple[list[np.ndarray], float]:
+    """Features, a batch at a time, and the seconds in which the encoder had nothing to encode."""
     parts, waited, done = [], 0.0, 0
-    on_tiles(0, len(tiles))
-    # closed before the slide is, whatever happens: a thread that reads a closed slide takes the process down
-    with closing(read_batches(slide, tiles, settings.workers, settings.batch)) as batches:
+    if len(tiles):
+        on_tiles(0, len(tiles))
+    with closing(read_batches(slide, tiles, settings.workers, settings.at_once)) as batches:
         while True:
             asked = time.perf_counter()
             pixels = next(batches, None)
             waited += time.perf_counter() - asked
             if pixels is None:
-                break
-            parts.append(encode(encoder, pixels, settings.device, settings.precision))
+                return parts, waited
+            parts.append(encode(encoder, pixels, settings.device, settings.precision).numpy())
             done += len(pixels)
             on_tiles(done, len(tiles))
-    write_features(target, torch.cat(parts).numpy(), tiles, slide.path.stem, encoder.spec.name)
-    return Extracted(slide.path.stem, "done", len(tiles), area, waited=waited)
 
 
 def read_batches(slide: Slide, tiles: Tiles, workers: int, batch: int) -> Generator[torch.Tensor, None, None]:
@@ -170,7 +185,7 @@ def read_batches(slide: Slide, tiles: Tiles, workers: int, batch: int) -> Genera
         chosen = range(start, min(start + batch, len(tiles)))
         return torch.from_numpy(np.stack([tiles.read(slide, index) for index in chosen]))
 
-    pool = ThreadPoolExecutor(workers, "tiles")
+    pool = ThreadPoolExecutor(workers, "extract")
     try:
         while starts or waiting:
             while starts and len(waiting) < 2 * workers + 1:
@@ -213,4 +228,6 @@ def _save_looks(slide: Slide, tissue: Tissue, tiles: Tiles, out: Path, settings:
     stem = slide.path.stem
     write_picture(tissue.mask.astype(np.uint8) * 255, out / "contours" / f"{stem}.png")
     write_geojson(tissue, out / "contours_geojson" / f"{stem}.geojson", slide.bounds[:2])
-    write_picture(preview(slide, tissue, tiles), out / settings.folder / "visualization" / f"{stem}.png")
+    levels = [max(slide.size) / step for step in slide.level_downsamples]
+    side = max((level for level in levels if 800 <= level <= 1600), default=1600)  # a level as it is, where one fits
+    write_picture(preview(slide, tissue, tiles, round(side)), out / settings.folder / "visualization" / f"{stem}.png")

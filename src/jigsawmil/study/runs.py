@@ -164,7 +164,7 @@ def open_run(path: str | Path) -> Run:
         tables = _tables(path, classes)
     except (ValueError, OSError) as error:
         raise StudyError(
-            f"{path}: a table is damaged ({error}). Run the study again: finished jobs are kept."
+            f"{path}: a table of the run is damaged ({error}). Run the study again: finished jobs are kept."
         ) from error
     return Run(folder=path, about=about, classes=classes, jobs=jobs, **tables)
 
