@@ -43,7 +43,7 @@ def whole_way(out: Path, slides: int, patches: int, kind: str, encoder: str, fol
 
     # Is a method that knows where patches lie better? Cross-validated, so that every slide is predicted unseen
     cohort = ["--labels", painted / "labels.csv", "--features", out / "features"]
-    train = ["--epochs", epochs, "--patience", 0, "--lr", 0.001]
+    train = ["--k", 8, "--epochs", epochs, "--patience", 0, "--lr", 0.0005]  # 50 neighbours would be half a slide
     jigsawmil("compare", *cohort, "--methods", ",".join(METHODS), "--folds", folds, *train, "--out", out / "run")
 
     # One model on all slides, and its answer to new ones: from slide to prediction and map

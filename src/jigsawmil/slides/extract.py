@@ -161,7 +161,8 @@ def _encode_all(
     slide: Slide, tiles: Tiles, encoder: Encoder, settings: ExtractSettings, on_tiles: OnTiles
 ) -> tuple[list[np.ndarray], float]:
     """Features, a batch at a time, and the seconds in which the encoder had nothing to encode."""
-    parts, waited, done = [], 0.0, 0
+    parts: list[np.ndarray] = []
+    waited, done = 0.0, 0
     if len(tiles):
         on_tiles(0, len(tiles))
     with closing(read_batches(slide, tiles, settings.workers, settings.at_once)) as batches:
