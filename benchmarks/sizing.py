@@ -52,7 +52,7 @@ def table() -> str:
     row("features on disk, float32", [_bytes(n * PATCHES * (4 * DIM + 16)) for n in COHORTS])
     if tiles is not None:
         hours = [_hours(n * PATCHES / tiles["rate"]) for n in COHORTS]
-        row(f"extraction, {tiles['encoder']}, a machine of {tiles['cores']} cores", hours)
+        row(f"extraction, {tiles['encoder']}, {tiles['threads']} thread for encoding", hours)
     share = (FOLDS - 1) / FOLDS
     one = [n * share * EPOCHS * rows["graph-abmil+jigsaw"] for n in COHORTS]
     row(f"one training of graph-abmil+jigsaw, {EPOCHS} epochs, {cores} cores", [_hours(s) for s in one])
@@ -73,7 +73,7 @@ def table() -> str:
     else:
         ratio = PATCHES / tiles["rate"] / (EPOCHS * graph)
         lines.append(
-            f"Extraction: {tiles['rate']:.0f} tiles a second ({tiles['encoder']}, {tiles['cores']} cores), which is "
+            f"Extraction: {tiles['rate']:.0f} tiles a second ({tiles['encoder']}, {tiles['threads']} thread), which is "
             f"{ratio:.0f} times the training of one model; a foundation model is slower by the ratio of its operations."
         )
     return "\n".join(lines)
@@ -84,7 +84,7 @@ def _rate() -> dict[str, Any] | None:
     if not path.exists():
         return None
     found = json.loads(path.read_text())
-    return {"rate": found["tiles_per_second"], "encoder": found["encoder"], "cores": found["machine"]["cores"]}
+    return {"rate": found["tiles_per_second"], "encoder": found["encoder"], "threads": found["threads"]}
 
 
 def _read(name: str) -> dict[str, Any]:
