@@ -148,7 +148,9 @@ def show_extracted(found: list[Extracted], screen: Console, where: str) -> None:
     tiles, seconds = sum(one.tiles for one in found), sum(one.seconds for one in found if one.tiles)
     rate = f"; {tiles:,} tiles, {tiles / seconds:.0f} a second" if tiles else ""
     words = ", ".join(f"{count} {status}" for status, count in counts.items())
-    screen.print(f"{len(found)} slides: {words}{rate}. {where}", highlight=False, soft_wrap=True)
+    screen.print(
+        f"{len(found)} slide{'s' * (len(found) != 1)}: {words}{rate}. {where}", highlight=False, soft_wrap=True
+    )
     for one in found:
         if one.status == "no tissue":
             screen.print(f"No tissue: {escape(one.slide)}", highlight=False, soft_wrap=True)
