@@ -1,11 +1,27 @@
 """Files and folders appear whole or not at all."""
 
+import os
+import subprocess
+import sys
 import threading
+import time
 from pathlib import Path
 
 import pytest
 
-from jigsawmil.files import new_folder, replacing
+from jigsawmil import files
+from jigsawmil.files import DAY, new_folder, remove, replacing, sweep
+
+LEAVE = """
+import runpy, sys
+from pathlib import Path
+code, path = runpy.run_path(sys.argv[1]), Path(sys.argv[2])  # the package takes seconds to import
+with code["new_folder"](path) as folder, code["replacing"](path.with_name("run.state")) as file:
+    (folder / "half.txt").touch()
+    file.touch()
+    print("written", flush=True)
+    sys.stdin.read()
+"""
 
 
 def write_and_fail(path: Path, fault: type[BaseException]) -> None:
@@ -104,3 +120,81 @@ def test_parents_of_a_folder_are_made(tmp_path: Path) -> None:
     with new_folder(tmp_path / "a" / "b") as partial:
         (partial / "c").touch()
     assert (tmp_path / "a" / "b" / "c").exists()
+
+
+def test_two_that_make_one_folder_at_once_leave_that_of_the_first(tmp_path: Path) -> None:
+    (tmp_path / "run").mkdir()
+    with pytest.raises(OSError, match="not empty"), new_folder(tmp_path / "run"), new_folder(tmp_path / "run") as early:
+        (early / "a.txt").write_text("early")
+    assert (tmp_path / "run" / "a.txt").read_text() == "early"
+    assert names(tmp_path) == ["run"]
+
+
+def test_an_empty_folder_that_another_one_takes_away_is_no_error(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "run").mkdir()
+    rmdir = Path.rmdir
+
+    def twice(path: Path) -> None:
+        rmdir(path)
+        rmdir(path)
+
+    monkeypatch.setattr(Path, "rmdir", twice)
+    with new_folder(tmp_path / "run") as partial:
+        (partial / "a.txt").touch()
+    assert names(tmp_path / "run") == ["a.txt"]
+
+
+# --- what is left behind
+
+
+def test_names_never_meet(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Not even where another machine has a process of this number."""
+    with replacing(tmp_path / "a.txt") as one, replacing(tmp_path / "a.txt") as two:
+        assert one != two  # one process, one thread
+        one.touch()
+        two.touch()
+    with monkeypatch.context() as patch, replacing(tmp_path / "a.txt") as here:
+        here.touch()
+        patch.setattr("socket.gethostname", lambda: "elsewhere")
+        with replacing(tmp_path / "a.txt") as there:
+            there.touch()
+            assert here.name.split("-")[0] != there.name.split("-")[0]
+
+
+@pytest.mark.skipif(sys.platform == "win32", reason="whether a process lives is not asked there")
+def test_what_a_dead_process_left_is_swept_away_and_what_a_living_one_writes_is_not(tmp_path: Path) -> None:
+    path = tmp_path / "run"
+    command = [sys.executable, "-c", LEAVE, files.__file__, str(path)]
+    with subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE) as other:
+        assert other.stdout is not None
+        assert other.stdout.readline().strip() == b"written"
+        begun = names(tmp_path)
+        assert len(begun) == 2
+        with new_folder(path) as own:
+            sweep(path)
+            assert names(tmp_path) == sorted([*begun, own.name])
+        other.kill()
+    sweep(tmp_path / "run1")  # another's
+    assert names(tmp_path) == sorted([*begun, "run"])
+    sweep(path)
+    assert names(tmp_path) == ["run"]
+
+
+def test_what_another_machine_left_is_swept_away_after_a_day(tmp_path: Path) -> None:
+    left = tmp_path / f".run.0123456789-{os.getpid()}-00000000.partial"
+    left.mkdir()
+    sweep(tmp_path / "run")
+    assert left.exists()
+    os.utime(left, (time.time() - DAY - 60,) * 2)
+    sweep(tmp_path / "run")
+    assert not left.exists()
+
+
+def test_what_vanishes_meanwhile_is_no_error(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    remove(tmp_path / "nothing")
+    monkeypatch.setattr(Path, "glob", lambda self, pattern: [tmp_path / ".run.a-1-b.partial"])
+    sweep(tmp_path / "run")
+    monkeypatch.setattr(files, "_abandoned", lambda path: True)
+    sweep(tmp_path / "run")

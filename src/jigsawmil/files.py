@@ -1,13 +1,19 @@
 """Files and folders that appear whole or not at all (written under a temporary name, then renamed), and locks."""
 
+import glob
+import hashlib
 import os
+import secrets
 import shutil
+import socket
 import sys
-import threading
+import time
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import IO
+
+DAY = 86400.0  # seconds; nothing is written for so long
 
 
 @contextmanager
@@ -28,11 +34,31 @@ def new_folder(path: Path) -> Iterator[Path]:
     temporary.mkdir(parents=True)
     try:
         yield temporary
-        if path.exists():
+        with suppress(FileNotFoundError):
             path.rmdir()  # a folder cannot replace another one on every system
         os.replace(temporary, path)
     finally:
         shutil.rmtree(temporary, ignore_errors=True)
+
+
+def sweep(path: Path) -> None:
+    """Remove what was begun for `path` and nobody can be writing any more.
+
+    That is what a process of this machine left that is gone, and whatever is a day old: whether a process of another
+    machine lives cannot be known from here.
+    """
+    for left in path.parent.glob(f".{glob.escape(path.name.lstrip('.'))}.*.partial"):
+        if _abandoned(left):
+            remove(left)
+
+
+def remove(path: Path) -> None:
+    """A file or a folder, if it can be: others may be removing it too."""
+    if path.is_dir():
+        shutil.rmtree(path, ignore_errors=True)
+    else:
+        with suppress(OSError):
+            path.unlink()
 
 
 @contextmanager
@@ -67,4 +93,36 @@ else:
 
 
 def _beside(path: Path) -> Path:
-    return path.with_name(f".{path.name.lstrip('.')}.{os.getpid()}-{threading.get_ident()}.partial")
+    """A name that no other attempt has, and that tells whose it is: machine, process, and a random part."""
+    owner = f"{_machine()}-{os.getpid()}-{secrets.token_hex(4)}"
+    return path.with_name(f".{path.name.lstrip('.')}.{owner}.partial")
+
+
+def _abandoned(partial: Path) -> bool:
+    machine, pid, *_ = [*partial.name.split(".")[-2].split("-"), ""]
+    if machine == _machine() and pid.isdigit() and not _alive(int(pid)):
+        return True
+    try:
+        return time.time() - partial.stat().st_mtime > DAY
+    except OSError:  # gone by itself
+        return False
+
+
+def _machine() -> str:
+    """Where a process id means one process: this host, and the container within it."""
+    space = ""
+    with suppress(OSError):  # only Linux has it
+        space = os.readlink("/proc/self/ns/pid")
+    return hashlib.sha256(f"{socket.gethostname()} {space}".encode()).hexdigest()[:10]
+
+
+def _alive(pid: int) -> bool:
+    if sys.platform == "win32":
+        return True  # not to be asked there: os.kill would end it
+    try:
+        os.kill(pid, 0)  # signals nothing
+    except ProcessLookupError:
+        return False
+    except OSError:
+        pass  # somebody else's, and it lives
+    return True

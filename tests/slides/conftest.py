@@ -1,14 +1,20 @@
-"""Small slides: one whose pixels say where they are, one that is painted; and the real ones where they are at hand."""
+"""Small slides: one whose pixels say where they are, painted ones, the real ones where they are at hand; an encoder."""
 
+import hashlib
+import json
+import warnings
 from collections.abc import Callable
 from pathlib import Path
 
 import numpy as np
 import pytest
 import tifffile
+import torch
 from numpy.typing import NDArray
 from PIL import Image
+from torch import Tensor, nn
 
+from jigsawmil.slides.encoders import Encoder, load_encoder
 from jigsawmil.slides.painter import Painting, Plan, paint, write_slide
 
 REAL = Path(__file__).parents[2] / "../shared/data/slides"
@@ -74,3 +80,46 @@ def painted(painting: Painting, tmp_path_factory: pytest.TempPathFactory) -> Pat
     path = tmp_path_factory.mktemp("painted") / "painted.tif"
     write_slide(painting.image, path)
     return path
+
+
+# Extraction
+
+
+class MeanColour(nn.Module):
+    def forward(self, x: Tensor) -> Tensor:
+        return torch.cat([x.mean(dim=[2, 3]), x.std(dim=[2, 3])], dim=1)
+
+
+@pytest.fixture(scope="session")
+def digests() -> Callable[[Path, str], dict[str, str]]:
+    def find(folder: Path, pattern: str) -> dict[str, str]:
+        return {str(p.relative_to(folder)): hashlib.sha256(p.read_bytes()).hexdigest() for p in folder.rglob(pattern)}
+
+    return find
+
+
+@pytest.fixture(scope="session")
+def script(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A TorchScript encoder: mean and spread of each colour."""
+    path = tmp_path_factory.mktemp("encoder") / "colour.pt"
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")  # deprecated, and what people have
+        torch.jit.script(MeanColour()).save(str(path))
+    path.with_name("colour.pt.json").write_text(json.dumps({"size": 32}))
+    return path
+
+
+@pytest.fixture(scope="session")
+def encoder(script: Path) -> Encoder:
+    return load_encoder(str(script))
+
+
+@pytest.fixture(scope="session")
+def slides(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Path]:
+    """Three slides of six cells. Not to be changed."""
+    folder = tmp_path_factory.mktemp("slides")
+    cells = np.array([[0, 0], [1, 0], [2, 0], [0, 1], [1, 1], [2, 1]])
+    for seed, name in enumerate(("0001", "0002", "0003")):
+        plan = Plan(cells, np.array([0, 1, 2, 0, 1, 2]), ("tumour", "stroma", "lymphocytes"))
+        write_slide(paint(plan, np.random.default_rng(seed)).image, folder / f"{name}.tif")
+    return {name: folder / f"{name}.tif" for name in ("0001", "0002", "0003")}

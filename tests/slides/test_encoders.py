@@ -16,6 +16,7 @@ from torch import Tensor, nn
 from jigsawmil.errors import ConfigError
 from jigsawmil.slides.encoders import ENCODERS, SPECS, Encoder, EncoderSpec, encode, encoder_spec, hub, load_encoder
 from jigsawmil.slides.encoders.preprocess import feature_of, preprocess, resize_float, resize_whole
+from jigsawmil.slides.made import weights_mark
 
 PIL_FILTERS = {"bilinear": Image.Resampling.BILINEAR, "bicubic": Image.Resampling.BICUBIC}
 NO_TIMM = "needs timm, which is not in this environment: pip install 'jigsawmil[encoders]'"
@@ -258,6 +259,43 @@ def test_tokens_and_maps_of_a_file_are_read_as_its_json_says(script: Script, kin
     encoder = load_encoder(str(script(Tiny(kind=kind), beside={"size": 32, "tokens": tokens, "registers": 2})))
     assert encode(encoder, tiles(32)).shape == (2, dim)
     assert encoder.spec.dim == dim
+
+
+class Two(nn.Module):
+    def forward(self, x: Tensor) -> tuple[Tensor, Tensor]:
+        return x.mean(dim=[2, 3]), x.std(dim=[2, 3])
+
+
+def test_of_several_outputs_none_is_picked(script: Script) -> None:
+    with pytest.raises(ConfigError, match="returned tuple of 2"):
+        load_encoder(str(script(Two(), beside={"size": 32})))
+
+
+def test_a_file_cannot_pass_for_another_encoder(script: Script) -> None:
+    with pytest.raises(ConfigError, match="uni is the name of another encoder"):
+        load_encoder(str(script(Tiny(), name="uni.pt", beside={"size": 32})))
+    assert load_encoder(str(script(Tiny(), name="uni.pt", beside={"size": 32, "name": "ours"}))).spec.name == "ours"
+
+
+def test_a_mark_tells_weights_and_preparation_apart(script: Script) -> None:
+    def mark(model: nn.Module, **beside: object) -> str:
+        return load_encoder(str(script(model, beside={"size": 32, **beside}))).mark
+
+    same = mark(Tiny())
+    assert mark(Tiny()) == same
+    other = Tiny()
+    with torch.no_grad():
+        other.layer.weight += 1e-3
+    assert len({same, mark(other), mark(Tiny(), interpolation="bicubic")}) == 3
+    assert weights_mark(Tiny()) == weights_mark(Tiny()) != weights_mark(other)
+
+
+def test_large_encoders_ask_for_large_tiles(script: Script) -> None:
+    assert ENCODERS["conch-v1.5"].patch == 512
+    path = script(Tiny(), beside={"size": 448})
+    assert encoder_spec(str(path)).patch == 512
+    path.with_name("mine.pt.json").write_text('{"size": 448, "patch": 448}')
+    assert encoder_spec(str(path)).patch == 448
 
 
 def test_files_that_are_no_encoder_are_refused(tmp_path: Path, script: Script) -> None:

@@ -1,15 +1,14 @@
 """From painted slides to feature files with an encoder of a few numbers: whole, once, alike, and readable."""
 
-import hashlib
 import json
 import os
+import shutil
 import signal
 import subprocess
 import sys
 import threading
 import time
-import warnings
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
 
@@ -19,65 +18,20 @@ import pandas as pd
 import pytest
 import torch
 from PIL import Image
-from torch import Tensor, nn
 
 from jigsawmil.cohort.formats import peek_bag, read_bag
 from jigsawmil.errors import ConfigError, SlideError
+from jigsawmil.files import replacing
 from jigsawmil.slides.encoders import Encoder, load_encoder
 from jigsawmil.slides.encoders.preprocess import preprocess
 from jigsawmil.slides.extract import Extracted, ExtractSettings, extract_slide, features_folder, read_batches
-from jigsawmil.slides.extract_all import extract_here, extract_on_ray, write_account
+from jigsawmil.slides.extract_all import extract_here, write_account
 from jigsawmil.slides.painter import CELL, Plan, paint, write_slide
 from jigsawmil.slides.slide import open_slide
-from jigsawmil.slides.tiles import make_tiles
+from jigsawmil.slides.tiles import TileSpec, make_tiles
 from jigsawmil.slides.tissue import find_tissue
 
 SETTINGS = ExtractSettings(workers=1, batch=4)
-NAMES = ["0001", "0002", "0003"]
-
-
-class MeanColour(nn.Module):
-    def forward(self, x: Tensor) -> Tensor:
-        return torch.cat([x.mean(dim=[2, 3]), x.std(dim=[2, 3])], dim=1)
-
-
-@pytest.fixture(autouse=True, scope="module")
-def one_thread() -> Iterator[None]:
-    before = torch.get_num_threads()
-    torch.set_num_threads(1)
-    yield
-    torch.set_num_threads(before)
-
-
-@pytest.fixture(scope="module")
-def script(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A TorchScript encoder: mean and spread of each colour."""
-    path = tmp_path_factory.mktemp("encoder") / "colour.pt"
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore")  # deprecated, and what people have
-        torch.jit.script(MeanColour()).save(str(path))
-    path.with_name("colour.pt.json").write_text(json.dumps({"size": 32}))
-    return path
-
-
-@pytest.fixture(scope="module")
-def encoder(script: Path) -> Encoder:
-    return load_encoder(str(script))
-
-
-@pytest.fixture(scope="module")
-def slides(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Path]:
-    """Three slides of six cells. Not to be changed."""
-    folder = tmp_path_factory.mktemp("slides")
-    cells = np.array([[0, 0], [1, 0], [2, 0], [0, 1], [1, 1], [2, 1]])
-    for seed, name in enumerate(NAMES):
-        plan = Plan(cells, np.array([0, 1, 2, 0, 1, 2]), ("tumour", "stroma", "lymphocytes"))
-        write_slide(paint(plan, np.random.default_rng(seed)).image, folder / f"{name}.tif")
-    return {name: folder / f"{name}.tif" for name in NAMES}
-
-
-def digests(folder: Path, pattern: str) -> dict[str, str]:
-    return {str(p.relative_to(folder)): hashlib.sha256(p.read_bytes()).hexdigest() for p in folder.rglob(pattern)}
 
 
 def visible(folder: Path) -> list[str]:
@@ -100,7 +54,8 @@ def test_features_are_those_of_the_tiles_and_say_where_they_lie(
         assert np.array_equal(bag.coords.numpy(), tiles.coords)
         for (x, y), feature in zip(bag.coords.tolist(), bag.features, strict=True):
             pixels = torch.from_numpy(slide.read(x, y, CELL, CELL).copy())[None]
-            expected = MeanColour()(preprocess(pixels, encoder.spec))
+            x = preprocess(pixels, encoder.spec)
+            expected = torch.cat([x.mean(dim=[2, 3]), x.std(dim=[2, 3])], dim=1)
             assert torch.allclose(feature, expected[0], atol=1e-5)
     with h5py.File(file) as opened:  # as TRIDENT has it
         attrs = dict(opened["coords"].attrs)
@@ -119,7 +74,9 @@ def test_masks_and_pictures_are_written_for_a_look(slides: dict[str, Path], enco
     assert preview.std() > 5
 
 
-def test_the_same_slide_gives_the_same_bytes(slides: dict[str, Path], encoder: Encoder, tmp_path: Path) -> None:
+def test_the_same_slide_gives_the_same_bytes(
+    slides: dict[str, Path], encoder: Encoder, tmp_path: Path, digests: Callable[[Path, str], dict[str, str]]
+) -> None:
     for out in ("a", "b"):
         extract_slide(slides["0001"], tmp_path / out, encoder, SETTINGS)
     extract_slide(slides["0001"], tmp_path / "c", encoder, replace(SETTINGS, workers=3))
@@ -128,7 +85,9 @@ def test_the_same_slide_gives_the_same_bytes(slides: dict[str, Path], encoder: E
     assert first == second == more
 
 
-def test_running_again_does_what_is_missing(slides: dict[str, Path], script: Path, tmp_path: Path) -> None:
+def test_running_again_does_what_is_missing(
+    slides: dict[str, Path], script: Path, tmp_path: Path, digests: Callable[[Path, str], dict[str, str]]
+) -> None:
     load, files = {"name": str(script)}, [slides["0001"], slides["0002"]]
     assert [one.status for one in extract_here(files, tmp_path, load, SETTINGS)] == ["done", "done"]
     before = digests(tmp_path, "*.h5")
@@ -143,9 +102,9 @@ def test_other_settings_have_a_folder_of_their_own(
     other = Encoder(replace(encoder.spec, name="other"), encoder.model)
     runs = [
         (encoder, SETTINGS, "20x_256px_0px_overlap/features_colour", 256),
-        (encoder, replace(SETTINGS, patch=128), "20x_128px_0px_overlap/features_colour", 128),
-        (encoder, replace(SETTINGS, mpp=1.0), "10x_256px_0px_overlap/features_colour", 512),
-        (encoder, replace(SETTINGS, overlap=64), "20x_256px_64px_overlap/features_colour", 256),
+        (encoder, replace(SETTINGS, tiles=TileSpec(patch=128)), "20x_128px_0px_overlap/features_colour", 128),
+        (encoder, replace(SETTINGS, tiles=TileSpec(mpp=1.0)), "10x_256px_0px_overlap/features_colour", 512),
+        (encoder, replace(SETTINGS, tiles=TileSpec(overlap=64)), "20x_256px_64px_overlap/features_colour", 256),
         (other, SETTINGS, "20x_256px_0px_overlap/features_other", 256),
     ]
     counts = []
@@ -198,14 +157,15 @@ def test_a_slide_without_tissue_is_noted_once(encoder: Encoder, tmp_path: Path) 
     assert (found.status, found.tiles, found.tissue_mm2) == ("no tissue", 0, 0)
     note = tmp_path / "out" / "20x_256px_0px_overlap" / "features_colour" / "glass.no-tissue"
     assert "no tile with enough tissue" in note.read_text()
-    assert extract_slide(tmp_path / "glass.tif", tmp_path / "out", encoder, SETTINGS).status == "already"
+    again = extract_slide(tmp_path / "glass.tif", tmp_path / "out", encoder, SETTINGS)
+    assert again.status == "no tissue"  # each time: it is not among the features
 
 
 def test_outlines_of_the_user_are_obeyed(slides: dict[str, Path], encoder: Encoder, tmp_path: Path) -> None:
     square = [[256, 256], [768, 256], [768, 512], [256, 512], [256, 256]]  # two tiles
     outline = {"type": "Feature", "properties": {}, "geometry": {"type": "Polygon", "coordinates": [square]}}
     (tmp_path / "0001.geojson").write_text(json.dumps({"type": "FeatureCollection", "features": [outline]}))
-    masked = replace(SETTINGS, masks=tmp_path, share=0.5)
+    masked = replace(SETTINGS, masks=tmp_path, tiles=TileSpec(share=0.5, drawn=True))
     found = extract_slide(slides["0001"], tmp_path / "out", encoder, masked)
     assert found.tiles == 2
     bag = read_bag(features_folder(tmp_path / "out", "colour", masked) / "0001.h5")
@@ -220,8 +180,7 @@ def test_a_slide_that_says_nothing_of_its_pixels_asks_for_the_right_option(encod
     Image.fromarray(paint(plan, np.random.default_rng(0)).image).save(tmp_path / "plain.png")
     found = extract_slide(tmp_path / "plain.png", tmp_path / "out", encoder, SETTINGS)
     assert found.status == "failed"
-    assert "--slide-mpp 0.25" in str(found.error)
-    assert " --mpp" not in str(found.error)  # that is the tiles'
+    assert "--slide-mpp (mpp= in Python)" in str(found.error)
     stated = replace(SETTINGS, slide_mpp=0.5)
     assert extract_slide(tmp_path / "plain.png", tmp_path / "out", encoder, stated).status == "done"
     assert read_bag(features_folder(tmp_path / "out", "colour", stated) / "plain.h5").mpp == 0.5
@@ -234,13 +193,84 @@ def test_a_stated_resolution_that_contradicts_the_slide_is_refused(
     assert "states 0.5 microns a pixel, --slide-mpp (mpp=) says 0.25" in str(found.error)
 
 
-def test_settings_that_cannot_be_stop_the_run(slides: dict[str, Path], encoder: Encoder, tmp_path: Path) -> None:
-    for wrong in ({"mpp": 0.0}, {"workers": 0}, {"batch": 0}, {"precision": "float8"}):
+def test_settings_that_cannot_be_are_refused() -> None:
+    for wrong in ({"workers": 0}, {"batch": 0}, {"precision": "float8"}):
         with pytest.raises(ConfigError, match=str(next(iter(wrong)))):
             ExtractSettings(**wrong)  # type: ignore[arg-type]
-    with pytest.raises(ConfigError, match="overlap: found 256"):
-        extract_slide(slides["0001"], tmp_path, encoder, replace(SETTINGS, overlap=256))
-    assert not list(tmp_path.rglob("*.lock"))
+
+
+def test_running_again_knows_other_slides_and_other_settings(
+    slides: dict[str, Path], encoder: Encoder, tmp_path: Path
+) -> None:
+    """What is there is never taken for what was asked for; refused, or made anew on request."""
+    out, own = tmp_path / "out", tmp_path / "own" / "0001.tif"
+    own.parent.mkdir()
+    shutil.copy(slides["0001"], own)
+    outline = json.dumps({"type": "Polygon", "coordinates": [[[256, 256], [768, 256], [768, 512], [256, 256]]]})
+    (tmp_path / "0001.geojson").write_text(outline)
+    file = features_folder(out, "colour", SETTINGS) / "0001.h5"
+    assert extract_slide(own, out, encoder, SETTINGS).status == "done"
+    for same in (replace(SETTINGS, workers=3, batch=2), replace(SETTINGS, slide_mpp=0.5)):  # the slide has its own mpp
+        assert extract_slide(own, out, encoder, same).status == "already"
+    before = file.read_bytes()
+    others = {
+        "share 0.25, this run says 0.5": (encoder, replace(SETTINGS, tiles=TileSpec(share=0.5))),
+        "precision float32, this run says bfloat16": (encoder, replace(SETTINGS, precision="bfloat16")),
+        "other outlines": (encoder, replace(SETTINGS, masks=tmp_path)),
+        "other weights": (encoder._replace(mark="another"), SETTINGS),
+    }
+    for words, (which, settings) in others.items():
+        found = extract_slide(own, out, which, settings)
+        assert found.status == "failed"
+        assert words in str(found.error)
+    shutil.copy(slides["0002"], own)
+    found = extract_slide(own, out, encoder, SETTINGS)
+    assert "made from another slide of this name" in str(found.error)
+    assert file.read_bytes() == before
+    assert extract_slide(own, out, encoder, replace(SETTINGS, renew=True)).status == "done"
+    alone = tmp_path / "alone"
+    extract_slide(slides["0002"], alone, encoder, SETTINGS)
+    other = read_bag(features_folder(alone, "colour", SETTINGS) / "0002.h5")
+    assert torch.equal(read_bag(file).features, other.features)
+
+
+def test_a_resolution_that_was_stated_wrongly_is_noticed(encoder: Encoder, tmp_path: Path) -> None:
+    plan = Plan(np.array([[0, 0], [1, 0], [0, 1], [1, 1]]), np.array([0, 1, 1, 0]), ("tumour", "stroma"))
+    Image.fromarray(paint(plan, np.random.default_rng(0)).image).save(tmp_path / "plain.png")
+    for stated, status in ((0.5, "done"), (0.5, "already"), (None, "already"), (0.25, "failed")):
+        found = extract_slide(tmp_path / "plain.png", tmp_path / "o", encoder, replace(SETTINGS, slide_mpp=stated))
+        assert found.status == status
+    assert "slide_mpp 0.5, this run says 0.25" in str(found.error)
+
+
+def test_an_outline_that_was_corrected_by_hand_stays(slides: dict[str, Path], encoder: Encoder, tmp_path: Path) -> None:
+    extract_slide(slides["0001"], tmp_path, encoder, SETTINGS)
+    outline = tmp_path / "contours_geojson" / "0001.geojson"
+    drawn = json.dumps({"type": "Polygon", "coordinates": [[[256, 256], [768, 256], [768, 768], [256, 768]]]})
+    outline.write_text(drawn)
+    for settings in (
+        replace(SETTINGS, masks=outline.parent, tiles=TileSpec(overlap=64, drawn=True)),
+        replace(SETTINGS, tiles=TileSpec(patch=128)),
+    ):
+        assert extract_slide(slides["0001"], tmp_path, encoder, settings).status == "done"
+        assert outline.read_text() == drawn
+
+
+def test_numbers_that_are_none_are_not_written(slides: dict[str, Path], encoder: Encoder, tmp_path: Path) -> None:
+    broken = encoder._replace(model=lambda x: torch.full((len(x), 6), float("nan")))
+    found = extract_slide(slides["0001"], tmp_path, broken, SETTINGS)
+    assert "the encoder gave NaN or Inf, in float32" in str(found.error)
+    assert not list(tmp_path.rglob("*.h5"))
+
+
+def test_a_damaged_file_is_told(slides: dict[str, Path], encoder: Encoder, tmp_path: Path) -> None:
+    extract_slide(slides["0001"], tmp_path, encoder, SETTINGS)
+    file = features_folder(tmp_path, "colour", SETTINGS) / "0001.h5"
+    file.write_bytes(file.read_bytes()[:500])
+    found = extract_slide(slides["0001"], tmp_path, encoder, SETTINGS)
+    assert found.status == "failed"
+    assert "0001.h5: damaged" in str(found.error)
+    assert extract_slide(slides["0001"], tmp_path, encoder, replace(SETTINGS, renew=True)).status == "done"
 
 
 def test_a_model_whose_output_is_wrong_stops_the_run(slides: dict[str, Path], encoder: Encoder, tmp_path: Path) -> None:
@@ -263,6 +293,21 @@ def test_precision_changes_little(slides: dict[str, Path], encoder: Encoder, tmp
 
 
 # Interrupted, killed, shared
+
+
+def test_what_a_killed_process_left_is_swept_away(slides: dict[str, Path], encoder: Encoder, tmp_path: Path) -> None:
+    folder = features_folder(tmp_path, "colour", SETTINGS)
+    gone = subprocess.run(
+        [sys.executable, "-c", "import os; print(os.getpid())"], capture_output=True, text=True, check=True
+    )
+    with replacing(folder / "0001.h5") as mine:  # of a process that lives, as its name says
+        folder.mkdir(parents=True)
+        mine.touch()
+        left = mine.with_name(mine.name.replace(f"-{os.getpid()}-", f"-{gone.stdout.strip()}-"))
+        left.touch()
+        assert extract_slide(slides["0001"], tmp_path, encoder, SETTINGS).status == "done"
+        assert not left.exists()
+        assert mine.exists()
 
 
 def test_stopping_in_the_middle_leaves_no_half_file(slides: dict[str, Path], encoder: Encoder, tmp_path: Path) -> None:
@@ -322,11 +367,11 @@ for one in extract_here(sorted(slides.glob("*.tif")), out, {"name": encoder}, se
 
 def test_two_processes_share_a_folder(slides: dict[str, Path], script: Path, tmp_path: Path) -> None:
     """Every slide is done by one of them, once; what both write is what one alone would have written."""
-    many, out = tmp_path / "slides", tmp_path / "out"
+    names, many, out = sorted(slides), tmp_path / "slides", tmp_path / "out"
     many.mkdir()
     out.mkdir()
     for index in range(12):
-        (many / f"{index:02d}.tif").symlink_to(slides[NAMES[index % 3]])
+        (many / f"{index:02d}.tif").symlink_to(slides[names[index % 3]])
     arguments = [sys.executable, "-c", WORKER, str(many), str(out), str(script)]
     both = [subprocess.Popen([*arguments, me], stdout=subprocess.PIPE, text=True) for me in "ab"]
     while not all((out / f"ready-{me}").exists() for me in "ab"):
@@ -345,7 +390,7 @@ def test_two_processes_share_a_folder(slides: dict[str, Path], script: Path, tmp
         alone[name] = read_bag(features_folder(tmp_path / "alone", "colour", SETTINGS) / f"{name}.h5")
     for index in range(12):
         bag = read_bag(folder / f"{index:02d}.h5")
-        assert torch.equal(bag.features, alone[NAMES[index % 3]].features)
+        assert torch.equal(bag.features, alone[names[index % 3]].features)
     table = pd.read_csv(folder / "extracted.csv", dtype={"slide": str})
     assert table["slide"].tolist() == [f"{index:02d}" for index in range(12)]  # no row was lost
     assert set(table["status"]) == {"done"}
@@ -357,10 +402,10 @@ def test_two_processes_share_a_folder(slides: dict[str, Path], script: Path, tmp
 def test_the_account_keeps_the_newest_word_on_each_slide(tmp_path: Path) -> None:
     for one in (
         Extracted("b", "failed", error='broken, "cut short"'),
-        Extracted("a", "done", 12, 1.5, 3.25),
+        Extracted("a", "done", 12, 1.5, 3.25456),
         Extracted("a", "already"),
         Extracted("001", "no tissue"),
-        Extracted("b", "done", 7, 0.5, 2.0),
+        Extracted("b", "done", 7, 0.5, 2.00123),
     ):
         write_account(one, tmp_path)
     table = pd.read_csv(tmp_path / "extracted.csv", dtype={"slide": str, "error": str}, keep_default_na=False)
@@ -369,11 +414,12 @@ def test_the_account_keeps_the_newest_word_on_each_slide(tmp_path: Path) -> None
         ["a", "done", 12],
         ["b", "done", 7],
     ]
+    assert table["seconds"].tolist() == [0.0, 3.25, 2.0]
 
 
 def test_tiles_come_in_order_and_are_read_ahead_within_bounds(slides: dict[str, Path]) -> None:
     with open_slide(slides["0001"]) as slide:
-        tiles = make_tiles(slide, find_tissue(slide), patch=64)
+        tiles = make_tiles(slide, find_tissue(slide), TileSpec(patch=64))
         assert len(tiles) > 60
         taken = 0
         started: list[int] = []
@@ -412,46 +458,3 @@ def test_a_real_slide_without_mpp_asks_for_it(
 ) -> None:
     found = extract_slide(real_slide("tcga-cr-7395.svs"), tmp_path, encoder, SETTINGS)
     assert "--slide-mpp" in str(found.error)
-
-
-# Ray
-
-
-@pytest.fixture(scope="module")
-def cluster() -> Iterator[None]:
-    ray = pytest.importorskip("ray", reason="Ray is not installed: pip install 'jigsawmil[ray]'")
-    from ray.cluster_utils import Cluster
-
-    made = Cluster(initialize_head=True, head_node_args={"num_cpus": 2, "include_dashboard": False})
-    ray.init(address=made.address, log_to_driver=False, logging_level="ERROR")
-    yield
-    ray.shutdown()
-    made.shutdown()
-
-
-def test_actors_of_ray_write_the_same_bytes(
-    cluster: None, slides: dict[str, Path], script: Path, tmp_path: Path
-) -> None:
-    (tmp_path / "text.svs").write_text("no slide")
-    files = [slides["0001"], tmp_path / "text.svs", slides["0002"], slides["0003"]]
-    load = {"name": str(script)}
-    here = list(extract_here(files, tmp_path / "here", load, SETTINGS))
-    (tmp_path / "ray").mkdir()
-    there = sorted(extract_on_ray(files, tmp_path / "ray", load, SETTINGS), key=lambda one: one.slide)
-    assert [(one.slide, one.status, one.tiles) for one in there] == sorted((o.slide, o.status, o.tiles) for o in here)
-    assert [one.error for one in there if one.error] == [one.error for one in here if one.error]
-    assert len(digests(tmp_path / "here", "*.h5")) == 3
-    assert digests(tmp_path / "ray", "*.*") == digests(tmp_path / "here", "*.*")
-
-
-def test_what_is_wrong_on_a_node_of_ray_is_told(
-    cluster: None, slides: dict[str, Path], script: Path, tmp_path: Path
-) -> None:
-    files = [slides["0001"]]
-    [unseen] = extract_on_ray(files, tmp_path / "nowhere", {"name": str(script)}, SETTINGS)
-    assert "storage that all nodes share" in str(unseen.error)
-    [gone] = extract_on_ray(files, tmp_path, {"name": str(tmp_path / "none.pt")}, SETTINGS)
-    assert "none.pt: no such file; expected an encoder" in str(gone.error)
-    wrong = replace(SETTINGS, overlap=256)
-    with pytest.raises(ConfigError, match="overlap: found 256"):
-        list(extract_on_ray(files, tmp_path, {"name": str(script)}, wrong))

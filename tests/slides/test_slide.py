@@ -120,7 +120,7 @@ def test_a_stated_resolution_fills_in_and_never_contradicts(picture: Pixels, tif
     silent, telling = tiff(picture, name="a.tif"), tiff(picture, name="b.tif", resolution=(2e4, 2e4), resolutionunit=3)
     with open_slide(silent, mpp=0.25) as one, open_slide(telling, mpp=0.499) as two:
         assert (one.mpp, two.mpp) == (0.25, 0.5)
-    with pytest.raises(SlideError, match=r"states 0.5 microns a pixel, --mpp \(mpp=\) says 0.25"):
+    with pytest.raises(SlideError, match=r"states 0.5 microns a pixel, --slide-mpp \(mpp=\) says 0.25"):
         open_slide(telling, mpp=0.25)
     with pytest.raises(ConfigError, match="mpp=-1"):
         open_slide(silent, mpp=-1)
@@ -130,7 +130,7 @@ def test_without_a_resolution_only_pixels_can_be_asked_for(real_slide: Real) -> 
     with open_slide(real_slide("tcga-cr-7395.svs")) as slide:
         assert slide.mpp is None
         assert slide.read(1000, 1000, 200, 100).std() > 10
-        with pytest.raises(SlideError, match="--mpp"):
+        with pytest.raises(SlideError, match="--slide-mpp"):
             slide.thumbnail_at(8.0)
 
 
@@ -212,14 +212,29 @@ def test_a_missing_package_is_named_with_its_command(tmp_path: Path, monkeypatch
 def test_slides_are_found_in_folders_and_never_two_of_a_name(tmp_path: Path) -> None:
     for name in ("b.svs", "a.TIF", "notes.txt", ".c.png"):
         (tmp_path / name).touch()
-    assert [file.name for file in find_slides([tmp_path])] == ["a.TIF", "b.svs"]
-    assert find_slides([tmp_path / "b.svs", tmp_path / "b.svs"]) == [tmp_path / "b.svs"]
+    assert [file.name for file in find_slides([tmp_path]).files] == ["a.TIF", "b.svs"]
+    assert find_slides([tmp_path / "b.svs", tmp_path / "b.svs"]).files == [tmp_path / "b.svs"]
+    for name in ("b.jpg", "label.png", "1.dcm"):  # beside slides: labels and thumbnails; a part of a slide
+        (tmp_path / name).touch()
+    found = find_slides([tmp_path])
+    assert [file.name for file in found.files] == ["a.TIF", "b.svs"]
+    assert [file.name for file in found.left_out] == ["1.dcm", "b.jpg", "label.png"]
+    assert find_slides([tmp_path / "b.jpg"]).files == [tmp_path / "b.jpg"]  # who names it means it
     (tmp_path / "a.svs").touch()
     with pytest.raises(SlideError, match="same name"):
         find_slides([tmp_path])
+    (tmp_path / "pictures").mkdir()
+    (tmp_path / "pictures" / "c.png").touch()
+    assert [file.name for file in find_slides([tmp_path / "pictures"]).files] == ["c.png"]
     (tmp_path / "empty").mkdir()
     with pytest.raises(SlideError, match="no slides in this folder"):
         find_slides([tmp_path / "empty"])
+
+
+def test_pixels_of_16_bits_are_refused(tmp_path: Path) -> None:
+    Image.fromarray(np.full((300, 300), 40_000, np.uint16)).save(tmp_path / "deep.png")
+    with pytest.raises(SlideError, match="more than 8 bits"):
+        open_slide(tmp_path / "deep.png")
 
 
 def test_pictures_are_written_as_they_are(picture: Pixels, tmp_path: Path) -> None:

@@ -8,7 +8,7 @@ from numpy.typing import NDArray
 from jigsawmil.errors import ConfigError, SlideError
 from jigsawmil.slides.painter import CELL, COARSE, Painting
 from jigsawmil.slides.slide import Bounds, open_slide
-from jigsawmil.slides.tiles import CONTOUR, coverage, level0_edge, make_tiles, preview
+from jigsawmil.slides.tiles import CONTOUR, TileSpec, coverage, level0_edge, make_tiles, preview
 from jigsawmil.slides.tissue import Tissue, find_tissue
 
 
@@ -40,7 +40,7 @@ def test_tiles_lie_on_one_lattice_and_exactly_where_there_is_tissue(painted: Pat
         assert tiles.coords.dtype == np.int64
         x, y = tiles.coords[3]
         assert np.array_equal(tiles.read(slide, 3), painting.image[y : y + 256, x : x + 256])
-        strict = make_tiles(slide, Tissue(painting.tissue, COARSE), share=0.9)
+        strict = make_tiles(slide, Tissue(painting.tissue, COARSE), TileSpec(share=0.9))
     assert {tuple(at) for at in strict.coords} < {tuple(at) for at in tiles.coords}
 
 
@@ -55,7 +55,7 @@ def test_tiling_twice_gives_the_same_bytes(painted: Path) -> None:
 
 def test_overlap_shortens_the_step_and_not_the_tile(painted: Path, painting: Painting) -> None:
     with open_slide(painted) as slide:
-        tiles = make_tiles(slide, Tissue(painting.tissue, COARSE), patch=224, mpp=1.0, overlap=56)
+        tiles = make_tiles(slide, Tissue(painting.tissue, COARSE), TileSpec(patch=224, mpp=1.0, overlap=56))
     assert tiles.patch_size_level0 == 448
     assert not (tiles.coords % 336).any()
     assert len({tuple(at) for at in tiles.coords}) == len(tiles) > 9
@@ -74,7 +74,7 @@ def test_the_last_tiles_reach_the_edge_of_the_slide(tiff: Callable[..., Path], p
         ]  # the next would show 20 pixels: below a quarter
         assert sorted(set(tiles.coords[:, 1])) == [0, 256, 512, 768]  # shows 132 pixels
         assert (tiles.read(slide, len(tiles) - 1)[140:] == 255).all()
-        assert make_tiles(slide, everything, share=0.05).coords.max() == 1280
+        assert make_tiles(slide, everything, TileSpec(share=0.05)).coords.max() == 1280
 
 
 def test_the_lattice_begins_where_the_scan_begins(tiff: Callable[..., Path], picture: NDArray[np.uint8]) -> None:
@@ -92,14 +92,13 @@ def test_no_tissue_gives_no_tiles(painted: Path) -> None:
 
 
 def test_impossible_tiles_are_refused(painted: Path, tiff: Callable[..., Path], picture: NDArray[np.uint8]) -> None:
+    for wrong in ({"patch": 0}, {"overlap": 256}, {"overlap": -1}, {"share": 0}, {"mpp": 0}):
+        with pytest.raises(ConfigError, match=next(iter(wrong))):
+            TileSpec(**wrong)
     tissue = Tissue(np.ones((60, 80), bool), 16.0)
-    with open_slide(painted) as slide:
-        for wrong in ({"patch": 0}, {"overlap": 256}, {"overlap": -1}, {"share": 0}, {"mpp": 0}):
-            with pytest.raises(ConfigError, match=next(iter(wrong))):
-                make_tiles(slide, tissue, **wrong)
-        with pytest.raises(SlideError, match="never scanned"):
-            make_tiles(slide, tissue, mpp=0.25)
-    with open_slide(tiff(picture)) as slide, pytest.raises(SlideError, match="--mpp"):
+    with open_slide(painted) as slide, pytest.raises(SlideError, match="never scanned"):
+        make_tiles(slide, tissue, TileSpec(mpp=0.25))
+    with open_slide(tiff(picture)) as slide, pytest.raises(SlideError, match="--slide-mpp"):
         make_tiles(slide, tissue)
 
 

@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Literal, NamedTuple
 
 from ..errors import FeatureError, LabelError
+from ..slides.encoders.spec import our_name
 from .bag import Unit
 from .formats import BagInfo, peek_bag
 from .labels import LabelTable, listed, sort_classes
@@ -328,7 +329,7 @@ def _feature_problems(tell: _Teller, entries: Sequence[Entry]) -> None:
     for entry in entries:
         dims[str(entry.info.dim)].append(entry.slide_id)
         if entry.info.encoder is not None:
-            encoders[entry.info.encoder].append(entry.slide_id)
+            encoders[our_name(entry.info.encoder)].append(entry.slide_id)
     for what, groups in (("dimension", dims), ("encoder", encoders)):
         if len(groups) > 1:
             ordered = sorted(groups.items(), key=lambda item: -len(item[1]))

@@ -12,6 +12,7 @@ import pandas as pd
 from numpy.typing import NDArray
 
 from ..errors import FeatureError, LabelError
+from ..slides.tiles import TileSpec
 from .audit import Audit, Entry, LeftOut, audit, peek_all
 from .bag import Bag, Unit
 from .formats import BagInfo, find_bags, read_bag
@@ -59,6 +60,7 @@ class Cohort:
     dim: int
     encoder: str | None
     patch_um: float | None  # edge of a patch in microns, where the files agree on one
+    tiles: TileSpec | None  # how the slides were cut, where every file says the same
     left_out: tuple[LeftOut, ...]
     notes: tuple[str, ...]
     read_slide: Callable[[Slide], Bag] = field(repr=False)  # past the store
@@ -237,8 +239,12 @@ def _build(
     encoder = next((entry.info.encoder for entry in entries if entry.info.encoder), None)
     notes = tuple(map(str, report.notes))
     store = Store(read, memory_gb * 1e9)
-    patch_um = _patch_um([entry.info for entry in entries])
-    return Cohort(slides, classes, task, entries[0].info.dim, encoder, patch_um, report.left_out, notes, read, store)
+    infos = [entry.info for entry in entries]
+    cut = {info.tiles for info in infos}
+    tiles = cut.pop() if len(cut) == 1 else None
+    return Cohort(
+        slides, classes, task, infos[0].dim, encoder, _patch_um(infos), tiles, report.left_out, notes, read, store
+    )
 
 
 def _patch_um(infos: Sequence[BagInfo]) -> float | None:

@@ -7,9 +7,10 @@
 Reading runs ahead of encoding in threads: OpenSlide and torch both leave Python free while they work.
 """
 
+import json
 import time
 from collections import deque
-from collections.abc import Callable, Generator
+from collections.abc import Callable, Generator, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import closing, suppress
 from dataclasses import dataclass, replace
@@ -22,37 +23,36 @@ import torch
 
 from ..config import choose, require
 from ..errors import ConfigError, JigsawmilError, SlideError
-from ..files import held, replacing
+from ..files import held, replacing, sweep
 from .encoders import Encoder, encode
 from .geojson_mask import read_geojson, write_geojson
+from .made import MADE_FROM, Made, difference, file_mark, read_made, slide_mark
 from .slide import Slide, open_slide, write_picture
-from .tiles import Tiles, make_tiles, preview
+from .tiles import OBJECTIVE, USUAL, Tiles, TileSpec, make_tiles, preview
 from .tissue import Tissue, find_tissue, thumbnail_scale
 
 NO_TISSUE = ".no-tissue"  # in place of .h5: a slide that was looked at and has none
 PRECISIONS = ("float32", "bfloat16", "float16")
-OBJECTIVE = 10.0  # microns a pixel times magnification: 20x is 0.5
 
 
 @dataclass(frozen=True, kw_only=True)
 class ExtractSettings:
-    """patch, overlap: pixels at `mpp` microns. share: of a tile that must be tissue. slide_mpp: microns per level-0
-    pixel, where slides do not say. masks: a folder of GeoJSON, one a slide, in place of the tissue found here.
-    workers: threads that read. batch: tiles encoded at a time; None: 8 on a CPU, whose caches are small, else 64."""
+    """slide_mpp: microns per level-0 pixel, where slides do not say. masks: a GeoJSON file, or a folder of them, one a
+    slide, in place of the tissue found here; shift: as QuPath writes and reads them, from the corner of the scanned
+    area. workers: threads that read. batch: tiles encoded at a time; None: 8 on a CPU, whose caches are small, else
+    64. renew: features of another slide of the same name, or of other settings, are made anew, not refused."""
 
-    patch: int = 256
-    mpp: float = 0.5
-    overlap: int = 0
-    share: float = 0.25
+    tiles: TileSpec = USUAL
     slide_mpp: float | None = None
     masks: Path | None = None
+    shift: bool = True
     workers: int = 2
     batch: int | None = None
     device: str = "cpu"
     precision: str = "float32"
+    renew: bool = False
 
     def __post_init__(self) -> None:
-        require("mpp", self.mpp, self.mpp > 0, "microns a pixel, above 0")
         choose("precision", self.precision, PRECISIONS)
         require("workers", self.workers, self.workers >= 1, "at least 1")
         require("batch", self.batch, self.batch is None or self.batch >= 1, "at least 1")
@@ -61,10 +61,6 @@ class ExtractSettings:
     def at_once(self) -> int:
         """Tiles encoded at a time."""
         return self.batch or (8 if self.device == "cpu" else 64)
-
-    @property
-    def folder(self) -> str:
-        return f"{OBJECTIVE / self.mpp:g}x_{self.patch}px_{self.overlap}px_overlap"
 
 
 @dataclass(frozen=True)
@@ -84,7 +80,7 @@ OnTiles = Callable[[int, int], None]  # tiles done, tiles of the slide
 
 
 def features_folder(out: Path, encoder: str, settings: ExtractSettings) -> Path:
-    return out / settings.folder / f"features_{encoder}"
+    return out / settings.tiles.folder / f"features_{encoder}"
 
 
 def extract_slide(
@@ -97,8 +93,6 @@ def extract_slide(
     """Features of one slide, whole or not at all. What fails is returned, not raised: other slides go on."""
     folder = features_folder(out, encoder.spec.name, settings)
     target = folder / f"{path.stem}.h5"
-    if _done(target):
-        return Extracted(path.stem, "already")
     folder.mkdir(parents=True, exist_ok=True)
     started = time.perf_counter()
     lock = folder / f".{path.stem}.lock"
@@ -106,15 +100,16 @@ def extract_slide(
         if not mine:
             return Extracted(path.stem, "elsewhere")
         try:
-            if _done(target):  # by another process, since we looked
-                return Extracted(path.stem, "already")
-            with open_slide(path, settings.slide_mpp) as slide:
-                found = _extract(slide, out, target, encoder, settings, on_tiles)
+            made = made_from(path, encoder, settings)
+            found = _there(target, made, settings.renew)
+            if found is None:
+                sweep(target)  # of a process that was killed
+                with open_slide(path, settings.slide_mpp) as slide:
+                    found = _extract(slide, out, target, encoder, settings, made, on_tiles)
         except ConfigError:  # the settings' fault: it would be every slide's
             raise
         except JigsawmilError as error:
-            words = str(error).replace("--mpp", "--slide-mpp")  # here --mpp is that of tiles
-            found = Extracted(path.stem, "failed", error=words)
+            found = Extracted(path.stem, "failed", error=str(error))
         except Exception as error:  # whatever a damaged slide does to the libraries; the others must not pay for it
             found = Extracted(path.stem, "failed", error=f"{path.name}: {type(error).__name__}: {error}")
         finally:
@@ -123,26 +118,67 @@ def extract_slide(
     return replace(found, seconds=time.perf_counter() - started)
 
 
-def _done(target: Path) -> bool:
-    return target.exists() or target.with_suffix(NO_TISSUE).exists()
+def made_from(path: Path, encoder: Encoder, settings: ExtractSettings) -> Made:
+    """What decides the content of a slide's features, beside what the name of their folder says."""
+    outline = None if settings.masks is None else _outline(settings.masks, path)
+    return {
+        "slide": slide_mark(path) if path.is_file() else None,
+        "encoder": encoder.mark,
+        "share": settings.tiles.share,
+        "precision": settings.precision,
+        "masks": None if outline is None else f"{file_mark(outline)}{'' if settings.shift else ' unshifted'}",
+        "slide_mpp": settings.slide_mpp,
+    }
 
 
-def tissue_of(slide: Slide, masks: Path | None) -> Tissue:
+def _there(target: Path, made: Made, renew: bool) -> Extracted | None:
+    """The slide, if it was done before; None where it has to be done."""
+    note = target.with_name(target.stem + NO_TISSUE)
+    for path, status in ((target, "already"), (note, "no tissue")):
+        if path.exists():
+            other = difference(read_made(path), made)
+            if other is None:
+                return Extracted(target.stem, status)
+            if not renew:
+                raise SlideError(f"{path}: {other}. Give another --out, the same options, or remove that file.")
+            path.unlink()
+    return None
+
+
+def tissue_of(slide: Slide, masks: Path | None, shift: bool = True) -> Tissue:
+    """The tissue found here, or the user's own outline."""
     if masks is None:
         return find_tissue(slide)
-    file = masks / f"{slide.path.stem}.geojson"
+    return read_geojson(_outline(masks, slide.path), slide.size, thumbnail_scale(slide), origin_of(slide, shift))
+
+
+def _outline(masks: Path, slide: Path) -> Path:
+    file = masks / f"{slide.stem}.geojson" if masks.is_dir() else masks
     if not file.is_file():
-        raise SlideError(f"{slide.path.name}: no {file.name} in {masks}. Draw it, or leave --masks out.")
-    return read_geojson(file, slide.size, thumbnail_scale(slide), slide.bounds[:2])  # as QuPath writes it
+        raise SlideError(f"{slide.name}: no {file.name} in {file.parent}. Draw it, or leave --masks out.")
+    return file
+
+
+def check_masks(masks: Path | None, slides: Sequence[Path]) -> None:
+    """Refuse outlines that cannot be, before any work."""
+    if masks is None:
+        return
+    require("masks", str(masks), masks.exists(), "a folder of SLIDE.geojson files, or one such file")
+    if not masks.is_dir() and len(slides) > 1:
+        raise ConfigError(f"--masks {masks}: one outline for {len(slides)} slides; expected a folder of SLIDE.geojson.")
+
+
+def origin_of(slide: Slide, shift: bool) -> tuple[int, int]:
+    """Level-0 place of a GeoJSON file's (0, 0)."""
+    return (slide.bounds.x, slide.bounds.y) if shift else (0, 0)
 
 
 def _extract(
-    slide: Slide, out: Path, target: Path, encoder: Encoder, settings: ExtractSettings, on_tiles: OnTiles
+    slide: Slide, out: Path, target: Path, encoder: Encoder, settings: ExtractSettings, made: Made, on_tiles: OnTiles
 ) -> Extracted:
-    tissue = tissue_of(slide, settings.masks)
-    tiles = make_tiles(
-        slide, tissue, patch=settings.patch, mpp=settings.mpp, overlap=settings.overlap, share=settings.share
-    )
+    made = {**made, "slide_mpp": None if slide.says_mpp else slide.mpp}
+    tissue = tissue_of(slide, settings.masks, settings.shift)
+    tiles = make_tiles(slide, tissue, settings.tiles)
     area = tissue.area(slide.needed_mpp)
     # both are closed before the slide is, whatever happens: a thread that reads a closed slide takes the process down
     with ThreadPoolExecutor(1, "looks") as beside:
@@ -150,10 +186,18 @@ def _extract(
         features, waited = _encode_all(slide, tiles, encoder, settings, on_tiles)
         looks.result()
     if not len(tiles):
-        with replacing(target.with_suffix(NO_TISSUE)) as temporary:
-            temporary.write_text(f"{slide.path.name}: no tile with enough tissue ({area:.2f} mm2 of tissue in all).\n")
+        why = f"{slide.path.name}: no tile with enough tissue ({area:.2f} mm2 of tissue in all)."
+        with replacing(target.with_name(target.stem + NO_TISSUE)) as temporary:
+            temporary.write_text(json.dumps({"why": why, MADE_FROM: made}, indent=2) + "\n", encoding="utf-8")
         return Extracted(slide.path.stem, "no tissue", tissue_mm2=area)
-    write_features(target, np.concatenate(features), tiles, slide.path.stem, encoder.spec.name)
+    whole = np.concatenate(features)
+    if not np.isfinite(whole).all():
+        raise SlideError(
+            f"{slide.path.name}: the encoder gave NaN or Inf, in {settings.precision}. Use --precision float32; if it "
+            "is that, look at the encoder's weights."
+        )
+    about = {"name": slide.path.stem, "encoder": encoder.spec.name, MADE_FROM: json.dumps(made)}
+    write_features(target, whole, about, tiles)
     return Extracted(slide.path.stem, "done", len(tiles), area, waited=waited)
 
 
@@ -196,23 +240,26 @@ def read_batches(slide: Slide, tiles: Tiles, workers: int, batch: int) -> Genera
         pool.shutdown(wait=True, cancel_futures=True)
 
 
-def write_features(path: Path, features: np.ndarray, tiles: Tiles, slide: str, encoder: str) -> None:
-    """TRIDENT's layout, with the microns beside its attributes; the same input gives the same bytes."""
+def write_features(path: Path, features: np.ndarray, about: dict[str, str], tiles: Tiles) -> None:
+    """TRIDENT's layout, with microns and tissue beside its attributes; the same input gives the same bytes."""
+    spec = tiles.spec
     geometry = {
-        "patch_size": tiles.patch,
+        "patch_size": spec.patch,
         "patch_size_level0": tiles.patch_size_level0,
         "level0_magnification": OBJECTIVE / tiles.level0_mpp,
-        "target_magnification": OBJECTIVE / tiles.mpp,
-        "overlap": tiles.overlap,
-        "name": slide,
+        "target_magnification": OBJECTIVE / spec.mpp,
+        "overlap": spec.overlap,
+        "name": about["name"],
         "savetodir": "None",
         "level0_width": tiles.slide_size[0],
         "level0_height": tiles.slide_size[1],
         "mpp": tiles.level0_mpp,
-        "target_mpp": tiles.mpp,
+        "target_mpp": spec.mpp,
+        "tissue_share": spec.share,
+        "tissue_drawn": spec.drawn,
     }
     with replacing(path) as temporary, h5py.File(temporary, "w", track_order=True) as file:
-        _write(file, "features", features.astype(np.float32), {"name": slide, "encoder": encoder})
+        _write(file, "features", features.astype(np.float32, copy=False), about)
         _write(file, "coords", tiles.coords, geometry)
 
 
@@ -224,11 +271,14 @@ def _write(file: h5py.File, key: str, array: np.ndarray, attrs: dict[str, Any]) 
 
 
 def _save_looks(slide: Slide, tissue: Tissue, tiles: Tiles, out: Path, settings: ExtractSettings) -> None:
-    for name in ("contours", "contours_geojson", f"{settings.folder}/visualization"):
+    for name in ("contours", "contours_geojson", f"{settings.tiles.folder}/visualization"):
         (out / name).mkdir(parents=True, exist_ok=True)
     stem = slide.path.stem
     write_picture(tissue.mask.astype(np.uint8) * 255, out / "contours" / f"{stem}.png")
-    write_geojson(tissue, out / "contours_geojson" / f"{stem}.geojson", slide.bounds[:2])
+    outline = out / "contours_geojson" / f"{stem}.geojson"
+    if settings.masks is None and (settings.renew or not outline.exists()):  # it may have been corrected by hand
+        write_geojson(tissue, outline, origin_of(slide, settings.shift))
     levels = [max(slide.size) / step for step in slide.level_downsamples]
     side = max((level for level in levels if 800 <= level <= 1600), default=1600)  # a level as it is, where one fits
-    write_picture(preview(slide, tissue, tiles, round(side)), out / settings.folder / "visualization" / f"{stem}.png")
+    picture = preview(slide, tissue, tiles, round(side))
+    write_picture(picture, out / settings.tiles.folder / "visualization" / f"{stem}.png")

@@ -23,7 +23,8 @@ if TYPE_CHECKING:
 Picture = NDArray[np.uint8]  # (height, width, 3), RGB
 
 NEEDS = "pip install 'jigsawmil[slides]'"
-PLAIN = {".png", ".jpg", ".jpeg", ".tif", ".tiff", ".bmp"}  # Pillow reads what OpenSlide refuses of these
+PICTURES = {".png", ".jpg", ".jpeg", ".bmp"}
+PLAIN = PICTURES | {".tif", ".tiff"}  # Pillow reads what OpenSlide refuses of these
 SLIDES = {".svs", ".ndpi", ".mrxs", ".scn", ".svslide", ".bif", ".vms", ".vmu", ".avs", ".czi", ".dcm"} | PLAIN
 FINEST, COARSEST = 0.01, 20.0  # microns: outside, a resolution is a scanner's or a program's filler (72 dpi is 353)
 AGREE = 0.05  # a stated mpp this close to the slide's own is no contradiction
@@ -71,6 +72,11 @@ class Slide:
         self._handle.close()
 
     @property
+    def says_mpp(self) -> bool:
+        """Whether the slide itself says how large its pixels are."""
+        return _own_mpp(self.properties) is not None
+
+    @property
     def needed_mpp(self) -> float:
         """Microns per level-0 pixel; an error where nobody knows them."""
         if self.mpp is None:
@@ -78,7 +84,7 @@ class Slide:
             hint = f" It was scanned at {power}x." if power else ""
             raise SlideError(
                 f"{self.path.name}: the slide does not say how large its pixels are.{hint} State the microns per "
-                "level-0 pixel with --mpp (mpp= in Python), such as --mpp 0.25 for 40x or --mpp 0.5 for 20x."
+                "level-0 pixel with --slide-mpp (mpp= in Python): about 0.25 for 40x, 0.5 for 20x."
             )
         return self.mpp
 
@@ -172,24 +178,41 @@ def open_slide(path: str | Path, mpp: float | None = None) -> Slide:
     if own is not None and mpp is not None and abs(own - mpp) > AGREE * own:
         handle.close()
         raise SlideError(
-            f"{path.name}: the slide states {own:.4g} microns a pixel, --mpp (mpp=) says {mpp:.4g}. "
+            f"{path.name}: the slide states {own:.4g} microns a pixel, --slide-mpp (mpp=) says {mpp:.4g}. "
             "Leave it out to believe the slide, or correct the slide."
         )
     return Slide(path, handle, properties, mpp if own is None else own)
 
 
-def find_slides(paths: Iterable[Path]) -> list[Path]:
-    """Slide files: those named, and those that lie in the folders named. Two of one name are refused."""
+class SlideFiles(NamedTuple):
+    """left_out: files in folders that could be slides, and most likely are none."""
+
+    files: list[Path]
+    left_out: list[Path]
+
+
+def find_slides(paths: Iterable[Path]) -> SlideFiles:
+    """Slide files: those named, and those that lie in the folders named. Two of one name are refused.
+
+    In a folder, pictures beside slides are labels and thumbnails; and a DICOM slide is many files, any of which opens
+    all of it, so one of them has to be named.
+    """
     found: dict[str, Path] = {}
+    left_out: list[Path] = []
     for path in paths:
         inside = sorted(file for file in path.iterdir() if _is_slide(file)) if path.is_dir() else [path]
+        if path.is_dir():
+            beside = PICTURES | {".dcm"} if any(_ending(file) not in PICTURES for file in inside) else {".dcm"}
+            left_out += [file for file in inside if _ending(file) in beside]
+            inside = [file for file in inside if _ending(file) not in beside]
         if not inside:
-            raise SlideError(f"{path}: no slides in this folder; expected {', '.join(sorted(SLIDES))}.")
+            expected = ", ".join(sorted(SLIDES - {".dcm"}))
+            raise SlideError(f"{path}: no slides in this folder; expected {expected}. Of a DICOM slide name one file.")
         for file in inside:
             other = found.setdefault(file.stem, file)
             if other.resolve() != file.resolve():
                 raise SlideError(f"{file}: {other} has the same name, their results would mix. Rename one of them.")
-    return list(found.values())
+    return SlideFiles(list(found.values()), left_out)
 
 
 def write_picture(picture: NDArray[np.uint8], path: Path) -> None:
@@ -207,7 +230,11 @@ def best_level(downsamples: Sequence[float], target: float) -> int:
 
 
 def _is_slide(file: Path) -> bool:
-    return file.is_file() and file.suffix.lower() in SLIDES and not file.name.startswith(".")
+    return file.is_file() and _ending(file) in SLIDES and not file.name.startswith(".")
+
+
+def _ending(file: Path) -> str:
+    return file.suffix.lower()
 
 
 def _open(path: Path) -> tuple[Any, dict[str, str]]:
@@ -243,6 +270,8 @@ def _open(path: Path) -> tuple[Any, dict[str, str]]:
         raise SlideError(f"{path.name}: too large for a plain image. Convert it to a pyramidal tiled TIFF.") from error
     except (OSError, SyntaxError, ValueError) as error:  # what Pillow raises on damaged files
         raise SlideError(f"{path.name}: neither a slide nor an image that can be read ({error}).") from error
+    if image.mode.startswith(("I", "F")):  # Pillow would cut them off at 255
+        raise SlideError(f"{path.name}: pixels of more than 8 bits ({image.mode}); expected 8 a colour. Convert it.")
     return openslide.ImageSlide(image.convert("RGBA")), _resolution(image)
 
 

@@ -12,7 +12,34 @@ from .tissue import Tissue
 
 SNAP = 0.03  # a resolution this close to a whole fraction of the slide's own is taken as that: no pixel is blurred
 ENLARGED = 1.25  # the most that a slide's pixels are enlarged
+OBJECTIVE = 10.0  # microns a pixel times magnification: 20x is 0.5
 CONTOUR, TILE = (0, 130, 60), (20, 60, 200)
+
+
+@dataclass(frozen=True, kw_only=True)
+class TileSpec:
+    """How slides are cut. patch, overlap: pixels at `mpp` microns, as an encoder gets them; the overlap is shared with
+    the next tile. share: of a tile that must be tissue; drawn: tissue outlined by hand, not found."""
+
+    patch: int = 256
+    mpp: float = 0.5
+    overlap: int = 0
+    share: float = 0.25
+    drawn: bool = False
+
+    def __post_init__(self) -> None:
+        require("patch", self.patch, self.patch >= 1, "pixels, 1 or more")
+        require("mpp", self.mpp, self.mpp > 0, "microns a pixel of a tile, above 0")
+        require("overlap", self.overlap, 0 <= self.overlap < self.patch, f"pixels, 0 to below the patch's {self.patch}")
+        require("tissue share", self.share, 0 < self.share <= 1, "a share above 0, up to 1")
+
+    @property
+    def folder(self) -> str:
+        """As TRIDENT calls it."""
+        return f"{OBJECTIVE / self.mpp:g}x_{self.patch}px_{self.overlap}px_overlap"
+
+
+USUAL = TileSpec()
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -21,9 +48,7 @@ class Tiles:
 
     coords: NDArray[np.int64]
     patch_size_level0: int  # edge of a tile in level-0 pixels
-    patch: int  # edge of a tile in pixels, as an encoder gets it
-    mpp: float  # microns a pixel of a tile, as asked for
-    overlap: int  # pixels of a tile, at mpp, shared with the next one
+    spec: TileSpec
     level0_mpp: float
     slide_size: tuple[int, int]  # width and height, level-0 pixels
 
@@ -33,39 +58,31 @@ class Tiles:
     def read(self, slide: Slide, index: int) -> Picture:
         """Tile `index` as (patch, patch, 3); white beyond the slide."""
         x, y = self.coords[index].tolist()
-        return slide.read(x, y, self.patch_size_level0, self.patch)
+        return slide.read(x, y, self.patch_size_level0, self.spec.patch)
 
 
-def make_tiles(
-    slide: Slide, tissue: Tissue, *, patch: int = 256, mpp: float = 0.5, overlap: int = 0, share: float = 0.25
-) -> Tiles:
-    """The tiles of which at least `share` is tissue, on a lattice anchored at the corner of the scanned area.
+def make_tiles(slide: Slide, tissue: Tissue, spec: TileSpec = USUAL) -> Tiles:
+    """The tiles of which enough is tissue, on a lattice anchored at the corner of the scanned area.
 
-    patch, overlap: pixels at `mpp` microns. The level-0 edge is a whole number of pixels, so the lattice is exact.
+    The level-0 edge is a whole number of pixels, so the lattice is exact.
     """
-    require("patch", patch, patch >= 1, "pixels, 1 or more")
-    require("tile mpp", mpp, mpp > 0, "microns a pixel, above 0")
-    require("overlap", overlap, 0 <= overlap < patch, f"pixels, from 0 to below the patch's {patch}")
-    require("tissue share", share, 0 < share <= 1, "a share above 0, up to 1")
     own = slide.needed_mpp
-    edge, step = level0_edge(patch, mpp, own), level0_edge(patch - overlap, mpp, own)
-    if edge * ENLARGED < patch:
+    edge, step = (level0_edge(pixels, spec.mpp, own) for pixels in (spec.patch, spec.patch - spec.overlap))
+    if edge * ENLARGED < spec.patch:
         raise SlideError(
-            f"{slide.path.name}: scanned at {own:.3g} microns a pixel, tiles were asked for at {mpp:.3g}; "
-            f"detail that was never scanned cannot be shown. Ask for tiles at {own:.3g} or coarser (--tile-mpp)."
+            f"{slide.path.name}: scanned at {own:.3g} microns a pixel, tiles were asked for at {spec.mpp:.3g}; "
+            f"detail that was never scanned cannot be shown. Ask for tiles at {own:.3g} or coarser (--mpp)."
         )
     x0, y0, width, height = slide.bounds
     columns, rows = (
         max(0, -(-(side - edge) // step)) + 1 for side in (width, height)
     )  # to the last one that is needed
     y, x = np.mgrid[0:rows, 0:columns].reshape(2, -1) * step + np.array([[y0], [x0]])
-    enough = coverage(tissue, x, y, edge) >= share - 1e-9
+    enough = coverage(tissue, x, y, edge) >= spec.share - 1e-9
     return Tiles(
         coords=np.stack([x[enough], y[enough]], axis=1).astype(np.int64),
         patch_size_level0=edge,
-        patch=patch,
-        mpp=mpp,
-        overlap=overlap,
+        spec=spec,
         level0_mpp=own,
         slide_size=slide.size,
     )

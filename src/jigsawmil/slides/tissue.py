@@ -1,7 +1,7 @@
 """Where there is tissue: a mask on a thumbnail of about 8 microns a pixel, from the picture alone.
 
 Tissue takes stain, so it has colour, and it has structure; glass has neither, ink the wrong colour.
-The limits are for H&E; a mask drawn by hand (`read_mask`) serves where they do not hold.
+The limits are for H&E; a mask drawn by hand (`read_geojson`) serves where they do not hold.
 """
 
 from dataclasses import dataclass
@@ -19,7 +19,7 @@ MPP = 8.0  # microns a pixel of the thumbnail
 SATURATED = 0.05  # (max - min) / max of R, G, B against glass: pale eosin has 0.08, glass up to 0.03
 INKY = 0.25  # saturation of a pen; the pale blue of a counterstain stays below
 COLD = 0.04  # how far green exceeds red in ink, blue or green, by brightness; stained tissue is the other way round
-BLUE = 0.4  # red / blue of blue ink over tissue is below; the darkest nuclei have 0.5
+BLUE = 0.44  # red / blue of blue ink over tissue is below; the darkest nuclei have 0.5
 BLACK, DARK, GREY = (
     0.2,
     0.33,

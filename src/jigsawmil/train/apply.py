@@ -15,6 +15,7 @@ from ..cohort.store import read_ahead
 from ..errors import FeatureError
 from ..nn.batch import Batch
 from ..nn.model import METHODS, Model
+from ..slides.encoders.spec import our_name
 from .checkpoint import ModelCard
 from .fit import pick_device
 
@@ -70,7 +71,7 @@ def check_fits(bag: Bag | BagInfo, card: ModelCard) -> None:
             f"{bag.slide_id}: features have {bag.dim} columns{f' ({bag.encoder})' if bag.encoder else ''}, the model "
             f"was trained on {trained}. Extract with the same encoder, or train on these features."
         )
-    if bag.encoder and card.encoder and bag.encoder != card.encoder:
+    if bag.encoder and card.encoder and our_name(bag.encoder) != our_name(card.encoder):
         raise FeatureError(
             f"{bag.slide_id}: features are of the encoder {bag.encoder}, the model was trained on {card.encoder}. "
             "Extract with the same encoder, or train on these features."

@@ -18,6 +18,7 @@ from ..config import GraphConfig, from_mapping
 from ..errors import ConfigError, StudyError
 from ..files import replacing
 from ..nn.model import Model, ModelConfig
+from ..slides.tiles import TileSpec
 
 WEIGHTS, CARD = "model.safetensors", "model.json"
 # what comes of reading a file that is damaged or somebody else's
@@ -33,6 +34,7 @@ class ModelCard:
     classes: tuple[str, ...]
     encoder: str | None = None  # what made the features
     patch_um: float | None = None  # edge of a patch in microns
+    tiles: TileSpec | None = None  # how the slides were cut
     level: str = "slide"  # what was pooled into one prediction
     training: dict[str, Any] | None = None  # settings, cohort, best epoch
     origin: dict[str, Any] | None = None  # versions and commit
@@ -66,6 +68,7 @@ def load_model(folder: str | Path) -> tuple[Model, ModelCard]:
                 "model": from_mapping(ModelConfig, values["model"], CARD),
                 "graph": from_mapping(GraphConfig, values["graph"], CARD),
                 "classes": tuple(values["classes"]),
+                "tiles": from_mapping(TileSpec, values["tiles"], CARD) if values.get("tiles") else None,
             }
         )
         model = Model(card.model)
@@ -86,7 +89,7 @@ def load_state(path: Path) -> tuple[dict[str, torch.Tensor], dict[str, Any]]:
     try:
         with safe_open(path, framework="pt") as file:
             values = json.loads(file.metadata()["state"])
-        return load_file(path), values
+            return {name: file.get_tensor(name) for name in file.keys()}, values  # noqa: SIM118 - no mapping
     except _FOREIGN as error:
         raise StudyError(f"{path}: not a training that can go on ({error}). Remove it to begin anew.") from error
 

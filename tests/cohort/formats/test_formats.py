@@ -4,6 +4,7 @@ import pytest
 
 from jigsawmil.cohort.formats import FORMATS, peek_bag, read_bag
 from jigsawmil.errors import ConfigError, FeatureError
+from jigsawmil.slides.tiles import TileSpec
 
 
 def test_every_format_is_recognised_by_its_own_reader_alone(tools, tmp_path):
@@ -26,6 +27,22 @@ def test_every_format_is_recognised_by_its_own_reader_alone(tools, tmp_path):
         assert read_bag(path, **options).source == name
         assert read_bag(path, format=name, **options).source == name
     assert peek_bag(tools.clam_pt(tmp_path / "clam/pt_files/a.pt", x)).format == "clam"
+
+
+def test_files_say_how_their_slides_were_cut(tools, tmp_path):
+    """Or say too little, or nonsense: then nothing is made up."""
+    x, coords = tools.features(), tools.lattice()
+    assert peek_bag(tools.trident(tmp_path / "a.h5", x, coords, overlap=32)).tiles == TileSpec(overlap=32)
+    ours = tools.trident(tmp_path / "b.h5", x, coords, target_mpp=0.44, tissue_share=0.5)
+    assert peek_bag(ours).tiles == TileSpec(mpp=0.44, share=0.5)
+    for attr in ("patch_size", "target_magnification"):
+        for value in (..., "None", 0, -20):
+            path = tools.trident(tmp_path / "c.h5", x, coords, **{attr: value})
+            assert peek_bag(path).tiles is None
+    assert peek_bag(tools.stamp(tmp_path / "d.h5", x, coords)).tiles == TileSpec(patch=224, mpp=256 / 224)
+    assert peek_bag(tools.stamp(tmp_path / "e.h5", x, coords, tile_size_px=...)).tiles is None
+    assert peek_bag(tools.lazyslide(tmp_path / "f.zarr", x, coords, shapes="ragged")).tiles == TileSpec()
+    assert peek_bag(tools.uni2h(tmp_path / "g.h5", x, coords)).tiles is None
 
 
 def test_a_stated_format_is_taken_at_its_word(tools, tmp_path):

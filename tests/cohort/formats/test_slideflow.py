@@ -40,7 +40,7 @@ def test_a_magnification_means_the_nearest_pyramid_level(tools, tmp_path):
 def test_without_resolution_the_corners_are_unknown(tools, tmp_path):
     path = tools.slideflow(tmp_path, "a", tools.features(), tools.lattice(), edge=512, config=CONFIG)
     for function in (peek_bag, read_bag):
-        with pytest.raises(FeatureError, match=r"centres.*\(mpp=\).*\(patch_size=\)"):
+        with pytest.raises(FeatureError, match=r"centres.*--slide-mpp, mpp=.*--patch-size, patch_size="):
             function(path)
     assert read_bag(path, patch_size=512).coords.tolist() == tools.lattice().tolist()
 

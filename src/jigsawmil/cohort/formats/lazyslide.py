@@ -13,8 +13,9 @@ import numpy as np
 import torch
 
 from ...errors import FeatureError
+from ...slides.tiles import TileSpec
 from .opened import Opened
-from .source import Options, Source, Stored
+from .source import Options, Source, Stored, tile_spec
 
 NEEDS = "pip install 'jigsawmil[zarr]'"
 WKB_BOX = struct.pack("<BIII", 1, 3, 1, 5)  # little-endian polygon of one ring of five points, x and y of each follow
@@ -38,6 +39,7 @@ def scan(file: Opened, options: Options) -> Source:
     ids, corners, edge = _polygons(store, root, tiles)
     if "tile_id" in obs:
         corners = corners[_rows(store, ids, obs["tile_id"][:])]
+    spec = root.attrs.get("tile_spec", {}).get(tiles, {})
     return Source(
         path=store,
         slide_id=store.stem,
@@ -45,8 +47,9 @@ def scan(file: Opened, options: Options) -> Source:
         coords=Stored(corners.shape, corners.dtype.name, lambda: torch.from_numpy(corners)),
         unit="px",
         patch_size=edge,
-        mpp=_slide_mpp(root.attrs, tiles),
+        mpp=_slide_mpp(root.attrs, spec),
         encoder=table.removesuffix(f"_{tiles}"),
+        tiles=_tiles(spec),
     )
 
 
@@ -105,11 +108,15 @@ def _rows(store: Path, ids: np.ndarray, wanted: np.ndarray) -> np.ndarray:
     return np.array(rows, dtype=np.int64)
 
 
-def _slide_mpp(attrs: Any, tiles: str) -> float | None:
+def _tiles(spec: Any) -> TileSpec | None:
+    width = spec.get("width", 0)
+    return tile_spec(width, spec.get("mpp"), width - spec.get("stride_width", width))
+
+
+def _slide_mpp(attrs: Any, spec: Any) -> float | None:
     """Resolution of level 0. The mpp in `tile_spec` is the one asked for, `base_downsample` times coarser."""
     if "slide_properties" in attrs:
         return attrs["slide_properties"].get("mpp")
-    spec = attrs.get("tile_spec", {}).get(tiles, {})
     return spec["mpp"] / spec["base_downsample"] if spec.get("mpp") and spec.get("base_downsample") else None
 
 

@@ -16,6 +16,7 @@ from scipy.spatial import cKDTree
 from torch import Tensor
 
 from ...errors import ConfigError, FeatureError
+from ...slides.tiles import USUAL, TileSpec
 from ..bag import Bag, Unit, as_features
 
 SMALLEST_PATCH = 8.0  # level-0 pixels; neighbours closer than this are cells of a grid, not patches of a slide
@@ -62,6 +63,7 @@ class Source:
     patch_size: float | None = None  # in that unit
     mpp: float | None = None  # microns per level-0 pixel
     encoder: str | None = None
+    tiles: TileSpec | None = None  # how the slide was cut
     centred: bool = False  # coords are patch centres, not top-left corners
     guess_unit: bool = False  # may coordinates that look like pixels be taken as pixels?
 
@@ -80,6 +82,7 @@ class BagInfo:
     patch_size: float | None
     mpp: float | None
     encoder: str | None
+    tiles: TileSpec | None = None  # how the slide was cut, where the file says
 
 
 def describe(source: Source, options: Options, fmt: str) -> BagInfo:
@@ -112,7 +115,8 @@ def describe(source: Source, options: Options, fmt: str) -> BagInfo:
     if source.centred and patch_size is None and n:
         raise FeatureError(
             f"{name}: the coordinates are patch centres, and the patch edge in level-0 pixels is unknown, so the "
-            "corners are too. State the slide's resolution (mpp=) or the edge in level-0 pixels (patch_size=)."
+            "corners are too. State the slide's resolution (--slide-mpp, mpp= in Python) or the edge in level-0 pixels "
+            "(--patch-size, patch_size=)."
         )
     return BagInfo(
         slide_id=source.slide_id,
@@ -125,6 +129,7 @@ def describe(source: Source, options: Options, fmt: str) -> BagInfo:
         patch_size=patch_size,
         mpp=mpp,
         encoder=source.encoder,
+        tiles=source.tiles,
     )
 
 
@@ -154,6 +159,14 @@ def load(source: Source, options: Options, info: BagInfo) -> Bag:
         encoder=info.encoder,
         source=info.format,
     )
+
+
+def tile_spec(patch: Any, mpp: Any, overlap: Any = 0, share: Any = USUAL.share, drawn: Any = False) -> TileSpec | None:
+    """What a file says of its tiles; None where it says too little, or nonsense."""
+    try:
+        return TileSpec(patch=int(patch), mpp=float(mpp), overlap=int(overlap), share=float(share), drawn=bool(drawn))
+    except (ConfigError, TypeError, ValueError, OverflowError):
+        return None
 
 
 def _matrix_shape(shape: tuple[int, ...], name: str, what: str) -> tuple[int, int]:

@@ -2,14 +2,18 @@
 
 Files of STAMP 2 say unit and `tile_size`, later ones `tile_size_um`. Files of STAMP 1 say nothing: their coordinates
 are pixels of 224-pixel tiles that cover 256 microns, neither unit that we know, so they are refused unless stated.
-The stated `tile_size_px` is what the encoder saw; it gives no resolution of level 0.
+The stated `tile_size_px` is what the encoder saw: it gives the resolution of tiles, none of level 0.
 """
 
+from collections.abc import Mapping
+from typing import Any
+
 from ...errors import FeatureError
+from ...slides.tiles import TileSpec
 from ..bag import Unit
 from . import siblings
 from .opened import Opened
-from .source import Options, Source
+from .source import Options, Source, tile_spec
 
 FEATURES = ("feats", "patch_embeddings")
 
@@ -37,6 +41,7 @@ def scan(file: Opened, options: Options) -> Source:
         unit=_unit(file),
         patch_size=_number(attrs.get("tile_size_um", attrs.get("tile_size"))),
         encoder=attrs.get("extractor"),
+        tiles=_tiles(attrs),
     )
 
 
@@ -50,6 +55,11 @@ def _unit(file: Opened) -> Unit | None:
         raise FeatureError(f"{file.path.name}: unit {stated!r}, expected 'um' or 'px'. Correct the attribute.")
     # Every version that signs its files, or names the tile size in microns, writes microns.
     return "um" if {"stamp_version", "tile_size_um"} & file.attrs.keys() else None
+
+
+def _tiles(attrs: Mapping[str, Any]) -> TileSpec | None:
+    edge, pixels = _number(attrs.get("tile_size_um")), _number(attrs.get("tile_size_px"))
+    return tile_spec(pixels, edge / pixels) if edge and pixels else None
 
 
 def _number(value: object) -> float | None:

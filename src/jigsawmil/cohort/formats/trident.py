@@ -12,11 +12,12 @@ import numpy as np
 
 from ...errors import FeatureError
 from ...files import replacing
+from ...slides.tiles import OBJECTIVE, USUAL, TileSpec
 from ..bag import Bag
 from . import siblings
 from .arrays import stored_pt
 from .opened import Opened
-from .source import Options, Source, Stored
+from .source import Options, Source, Stored, tile_spec
 
 ATTRIBUTES = {"patch_size", "patch_size_level0", "level0_magnification", "target_magnification", "overlap", "name"}
 
@@ -46,7 +47,16 @@ def scan(file: Opened, options: Options) -> Source:
         patch_size=level0_edge(coords.attrs),
         mpp=coords.attrs.get("mpp"),  # not TRIDENT's: write_bag adds it
         encoder=encoder_name(path, features),
+        tiles=tiles_of(coords.attrs),
     )
+
+
+def tiles_of(attrs: Mapping[str, Any]) -> TileSpec | None:
+    """As TRIDENT was asked to cut, taking 20x as 0.5 microns; microns and share are ours."""
+    power = attrs.get("target_magnification")
+    mpp = attrs.get("target_mpp", OBJECTIVE / power if isinstance(power, int | float) and power else None)
+    tissue = attrs.get("tissue_share", USUAL.share), attrs.get("tissue_drawn", False)
+    return tile_spec(attrs.get("patch_size"), mpp, attrs.get("overlap", 0), *tissue)
 
 
 def level0_edge(attrs: Mapping[str, Any]) -> float | None:

@@ -1,18 +1,18 @@
 """Encoders: tiles in, features out. One small interface over packages, hubs and files."""
 
-from collections.abc import Callable
 from pathlib import Path
 
 import torch
-from torch import Tensor
+from torch import Tensor, nn
 
 from ...config import choose
 from ...errors import ConfigError
+from ..made import digest, file_mark, weights_mark
 from . import files, hub, package
 from .preprocess import preprocess
-from .spec import ENCODERS, SPECS, Encoder, EncoderSpec
+from .spec import ENCODERS, SPECS, Encoder, EncoderSpec, our_name
 
-__all__ = ["ENCODERS", "SPECS", "Encoder", "EncoderSpec", "encode", "encoder_spec", "load_encoder"]
+__all__ = ["ENCODERS", "SPECS", "Encoder", "EncoderSpec", "encode", "encoder_spec", "load_encoder", "our_name"]
 
 
 def encoder_spec(name: str) -> EncoderSpec:
@@ -29,12 +29,12 @@ def load_encoder(
     """An encoder by name, or by the path of a TorchScript or ONNX file. weights: a local file or folder in place of the
     hub. trust_code: allow models whose loading runs code of their repository."""
     spec, model = _load(name, weights, trust_code)
-    if isinstance(model, torch.nn.Module):
-        model = model.to(device).eval()
-    return Encoder(spec, model)
+    wants = (spec.size, spec.resize, spec.interpolation, spec.mean, spec.std, spec.tokens, spec.registers)
+    own = file_mark(Path(name)) if spec.source == "file" else weights_mark(model)
+    return Encoder(spec, model.to(device).eval(), digest(own.encode(), repr(wants).encode()))
 
 
-def _load(name: str, weights: Path | None, trust_code: bool) -> tuple[EncoderSpec, Callable[[Tensor], Tensor]]:
+def _load(name: str, weights: Path | None, trust_code: bool) -> tuple[EncoderSpec, nn.Module]:
     spec = encoder_spec(name)
     if weights is not None and spec.source in ("file", "package"):
         raise ConfigError(f"--weights {weights}: {name} brings its own weights. Leave --weights out.")

@@ -1,8 +1,8 @@
 """A user's own encoder: a TorchScript or ONNX file, with a JSON beside it that says how tiles must look."""
 
 import json
+import math
 import warnings
-from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -12,11 +12,11 @@ from torch import Tensor, nn
 
 from ...config import choose, from_mapping
 from ...errors import ConfigError
-from .preprocess import Feature, feature_of
-from .spec import EncoderSpec
+from .preprocess import Feature, feature_of, only
+from .spec import ENCODERS, EncoderSpec
 
 ENDINGS = (".pt", ".ts", ".torchscript", ".onnx")
-KEYS = ("name", "size", "resize", "interpolation", "mean", "std", "mpp", "licence", "tokens", "registers")
+KEYS = ("name", "patch", "size", "resize", "interpolation", "mean", "std", "mpp", "licence", "tokens", "registers")
 
 
 def is_file(name: str) -> bool:
@@ -38,12 +38,20 @@ def described(path: Path) -> EncoderSpec:
         choose(f"{file}: key", key, KEYS)
     values = {key: tuple(value) if isinstance(value, list) else value for key, value in values.items()}
     try:
-        return from_mapping(EncoderSpec, {"name": path.stem, "resize": values.get("size", 224), **values, "dim": 0})
+        size = values.get("size", EncoderSpec.size)
+        usual = {"name": path.stem, "resize": size, "patch": EncoderSpec.patch * math.ceil(size / EncoderSpec.patch)}
+        spec = from_mapping(EncoderSpec, {**usual, **values, "dim": 0})
     except (ConfigError, TypeError) as error:
         raise ConfigError(f"{file}: {error}") from error
+    if spec.name in ENCODERS:
+        raise ConfigError(
+            f'{path}: {spec.name} is the name of another encoder, their features would mix. State one in {file.name}: '
+            '{"name": "mine"}.'
+        )
+    return spec
 
 
-def load(path: Path) -> tuple[EncoderSpec, Callable[[Tensor], Tensor]]:
+def load(path: Path) -> tuple[EncoderSpec, nn.Module]:
     """The encoder, and its description with the dimension that a first tile came out with."""
     spec = described(path)
     model = _Onnx(path) if path.suffix == ".onnx" else _torchscript(path)
@@ -62,7 +70,7 @@ def load(path: Path) -> tuple[EncoderSpec, Callable[[Tensor], Tensor]]:
 
 
 def _dimension(output: Any, spec: EncoderSpec) -> int:
-    output = output[-1] if isinstance(output, list | tuple) and output else output
+    output = only(output)
     shape = tuple(getattr(output, "shape", ())) or (0,)
     width = int(shape[1] if spec.tokens == "map" and len(shape) > 1 else shape[-1])
     return 2 * width if spec.tokens == "class+mean" else width
@@ -95,8 +103,8 @@ class _Onnx(nn.Module):
             raise ConfigError(f"{path}: not an ONNX file that can be run ({_last_line(error)}).") from error
         self.input = self.session.get_inputs()[0].name
 
-    def forward(self, x: Tensor) -> Tensor:
-        return torch.from_numpy(self.session.run(None, {self.input: x.cpu().numpy()})[0])
+    def forward(self, x: Tensor) -> list[Tensor]:
+        return [torch.from_numpy(found) for found in self.session.run(None, {self.input: x.cpu().numpy()})]
 
 
 def _last_line(error: Exception) -> str:

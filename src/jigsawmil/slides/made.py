@@ -1,0 +1,83 @@
+"""What a file of features was made of: running again must know its own work from another slide's or other settings'."""
+
+import hashlib
+import json
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+import h5py
+from torch import nn
+
+MADE_FROM = "made_from"  # attribute of the features, or key of the note that a slide has no tissue
+DAMAGED = "damaged"  # in place of what a file would say
+ENDS = 1 << 16  # bytes of a file's beginning and end that are looked at
+SAMPLE = 64  # numbers of each weight that are looked at
+WORDS = {
+    "slide": "made from another slide of this name",
+    "encoder": "made with other weights of the encoder, or tiles prepared otherwise",
+    "masks": "made with other outlines of the tissue",
+}
+
+Made = Mapping[str, Any]
+
+
+def file_mark(path: Path) -> str:
+    """Of a file's content, at the price of two short reads: its size, its beginning and its end."""
+    size = path.stat().st_size
+    with open(path, "rb") as file:
+        start = file.read(ENDS)
+        file.seek(max(0, size - ENDS))
+        return digest(str(size).encode(), start, file.read(ENDS))
+
+
+def slide_mark(path: Path) -> str:
+    """Of a slide; the pixels of an MRXS lie in a folder, whose index names the scan."""
+    index = path.with_suffix("") / "Slidedat.ini"
+    return file_mark(index if path.suffix.lower() == ".mrxs" and index.is_file() else path)
+
+
+def weights_mark(model: nn.Module) -> str:
+    """Of a model's weights, wherever they were loaded from."""
+    parts = [
+        f"{name} {tuple(value.shape)} {value.flatten()[:SAMPLE].float().tolist()}".encode()
+        for name, value in model.state_dict().items()
+    ]
+    return digest(*parts)
+
+
+def digest(*parts: bytes) -> str:
+    found = hashlib.sha256()
+    for part in parts:
+        found.update(len(part).to_bytes(8, "little") + part)
+    return found.hexdigest()[:16]
+
+
+def difference(known: Made | None, wanted: Made) -> str | None:
+    """In words, what sets features that are there apart from those that are wanted; None where nothing does.
+
+    Files of other tools do not say what they were made of, and are believed.
+    """
+    if known is None:
+        return None
+    if DAMAGED in known:
+        return f"damaged ({known[DAMAGED]})"
+    for key, value in wanted.items():
+        old = known.get(key)
+        if key == "slide_mpp" and None in (old, value):  # the slide says it itself, or nobody says otherwise now
+            continue
+        if old != value:
+            return WORDS.get(key, f"made with {key} {old}, this run says {value}")
+    return None
+
+
+def read_made(path: Path) -> Made | None:
+    """What a file of features, or a note that there is no tissue, says of itself; None where it says nothing."""
+    try:
+        if path.suffix == ".h5":
+            with h5py.File(path) as file:
+                text = file["features"].attrs.get(MADE_FROM)
+                return None if text is None else dict(json.loads(text))
+        return dict(json.loads(path.read_text(encoding="utf-8"))[MADE_FROM])
+    except (OSError, KeyError, ValueError, TypeError) as error:
+        return {DAMAGED: str(error)}

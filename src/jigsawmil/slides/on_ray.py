@@ -1,0 +1,170 @@
+"""Features of many slides by a Ray cluster: actors that each hold an encoder, and a slide at a time for each.
+
+Slides and features must be at the same paths on every node. Memory stays bounded: one actor a GPU, or one for every
+`workers` CPUs of a node. A slide whose actor died is given to another; where no encoder can be loaded, no slide goes.
+"""
+
+import time
+from collections import Counter, deque
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import replace
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import torch
+
+from ..config import choose
+from ..errors import ConfigError, SlideError
+from .encoders import load_encoder
+from .extract import Extracted, ExtractSettings, extract_slide
+
+TRIES = 3  # workers that a slide may lose before it is given up
+FALSE_STARTS = 6  # encoders that could not be loaded before no other is tried
+PATIENCE = 60.0  # seconds in which no node could take an encoder
+POLL = 1.0  # seconds between two looks at the cluster
+
+
+def extract_on_ray(
+    slides: Sequence[Path], out: Path, load: dict[str, Any], settings: ExtractSettings
+) -> Iterator[Extracted]:
+    """The files that `extract_here` writes, from the cluster that was joined. load: arguments of `load_encoder`."""
+    crew, waiting, lost = _Crew(out, load, settings), deque(slides), Counter[Path]()
+    try:
+        while waiting or crew.running:
+            crew.hire(len(waiting))
+            crew.give(waiting)
+            for slide, found, why in crew.news():
+                if found is not None:
+                    yield found
+                    continue
+                lost[slide] += 1
+                if lost[slide] < TRIES:
+                    waiting.appendleft(slide)
+                else:
+                    yield Extracted(slide.stem, "failed", error=f"{slide.name}: lost {TRIES} workers, the last: {why}")
+    finally:
+        crew.dismiss()
+
+
+class News(NamedTuple):
+    """What became of a slide; found: None where its worker was lost."""
+
+    slide: Path
+    found: Extracted | None
+    why: str = ""
+
+
+class _Crew:
+    """Actors whose encoder is loading, those that wait for a slide, and those at work."""
+
+    def __init__(self, out: Path, load: dict[str, Any], settings: ExtractSettings) -> None:
+        import ray
+
+        self._gpu = _wants_gpu(settings.device, ray.cluster_resources().get("GPU", 0))
+        self._cpus = 1 if self._gpu else settings.workers
+        made: Any = ray.remote(_Extractor)
+        self._kind = made.options(num_cpus=self._cpus, num_gpus=int(self._gpu), max_restarts=0, max_task_retries=0)
+        self._given = (out, load, replace(settings, device="cuda" if self._gpu else "cpu"))
+        self._starting: dict[Any, Any] = {}
+        self._idle: list[Any] = []
+        self.running: dict[Any, tuple[Any, Path]] = {}
+        self._false_starts, self._why, self._fit_at = 0, "", time.monotonic()
+
+    def hire(self, waiting: int) -> None:
+        """Start actors where nodes have room and slides wait; nodes come and go."""
+        import ray
+
+        staff = len(self._idle) + len(self._starting) + len(self.running)
+        places = sum(room(node["Resources"], self._cpus, self._gpu) for node in ray.nodes() if node["Alive"])
+        if self._false_starts < FALSE_STARTS:
+            for _ in range(min(places, waiting + len(self.running)) - staff):
+                actor = self._kind.remote(*self._given)
+                self._starting[actor.ready.remote()] = actor
+        elif not staff:
+            raise SlideError(f"the encoder could not be loaded on any node: {self._why}")
+        if places:
+            self._fit_at = time.monotonic()
+        elif time.monotonic() - self._fit_at > PATIENCE:
+            raise SlideError(
+                f"no node of the cluster has {self._cpus} CPUs{' and a GPU' * self._gpu}, which an encoder asks for. "
+                "Give fewer --workers, or add a node; what is done stays."
+            )
+
+    def give(self, waiting: deque[Path]) -> None:
+        while waiting and self._idle:
+            slide, actor = waiting.popleft(), self._idle.pop()
+            self.running[actor.extract.remote(slide)] = (actor, slide)
+
+    def dismiss(self) -> None:
+        """Give their CPUs and GPUs back now, not when Python forgets the last of them."""
+        import ray
+
+        for actor in [*self._idle, *self._starting.values(), *(actor for actor, _ in self.running.values())]:
+            ray.kill(actor)
+
+    def news(self) -> Iterator[News]:
+        """Slides that ended since the last look; waits a little for the first."""
+        import ray
+
+        known = [*self._starting, *self.running]
+        if not known:
+            time.sleep(POLL)
+        for ref in ray.wait(known, timeout=POLL)[0] if known else ():
+            if ref in self._starting:
+                self._started(ref)
+                continue
+            actor, slide = self.running.pop(ref)
+            try:
+                yield News(slide, ray.get(ref))
+            except ray.exceptions.RayTaskError as error:  # raised by our own code on the worker
+                if isinstance(error.cause, ConfigError):
+                    raise error.cause from error
+                yield News(slide, Extracted(slide.stem, "failed", error=f"{slide.name}: {error.cause}"))
+            except ray.exceptions.RayError as error:  # the actor is gone, and its node perhaps
+                yield News(slide, None, _last_line(error))
+                continue
+            self._idle.append(actor)
+
+    def _started(self, ref: Any) -> None:
+        import ray
+
+        actor = self._starting.pop(ref)
+        try:
+            ray.get(ref)
+            self._idle.append(actor)
+        except ray.exceptions.RayError as error:
+            self._false_starts, self._why = self._false_starts + 1, _last_line(error)
+
+
+class _Extractor:
+    """An encoder, loaded once, on a worker."""
+
+    def __init__(self, out: Path, load: dict[str, Any], settings: ExtractSettings) -> None:
+        torch.set_num_threads(settings.workers)
+        self.out, self.settings = out, settings
+        self.encoder = load_encoder(**load, device=settings.device)
+
+    def ready(self) -> None:
+        """Answers when the encoder is loaded."""
+
+    def extract(self, slide: Path) -> Extracted:
+        if not self.out.exists():
+            raise SlideError(f"{self.out}: not seen from this node. Extraction needs storage that all nodes share.")
+        return extract_slide(slide, self.out, self.encoder, self.settings)
+
+
+def _last_line(error: Exception) -> str:
+    return str(error).strip().splitlines()[-1].strip()
+
+
+def room(node: Mapping[str, float], cpus: int, gpu: bool) -> int:
+    """Actors that fit on a node."""
+    fit = int(node.get("CPU", 0) // cpus)
+    return min(fit, int(node.get("GPU", 0))) if gpu else fit
+
+
+def _wants_gpu(device: str, gpus: float) -> bool:
+    choose("--device on Ray", device, ("auto", "cpu", "cuda"))  # a worker has the GPU that it was given, by no number
+    if device == "cuda" and gpus < 1:
+        raise ConfigError("--device cuda: the cluster has no GPU. Use auto or cpu.")
+    return device != "cpu" and gpus >= 1

@@ -1,0 +1,130 @@
+"""Extraction by a real Ray cluster of two nodes on this machine: the same files as here, whatever dies."""
+
+import threading
+import time
+from collections.abc import Callable, Iterator
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from jigsawmil.errors import ConfigError, SlideError
+from jigsawmil.slides import on_ray
+from jigsawmil.slides.extract import Extracted, ExtractSettings
+from jigsawmil.slides.extract_all import extract_here
+from jigsawmil.slides.on_ray import extract_on_ray, room
+
+ray = pytest.importorskip("ray", reason="Ray is not installed: pip install 'jigsawmil[ray]'")
+SETTINGS = ExtractSettings(workers=1, batch=4)
+
+
+@pytest.fixture(scope="module")
+def cluster() -> Iterator[Any]:
+    from ray.cluster_utils import Cluster
+
+    made = Cluster(initialize_head=True, head_node_args={"num_cpus": 1, "include_dashboard": False})
+    ray.init(address=made.address, log_to_driver=False, logging_level="ERROR")
+    yield made
+    ray.shutdown()
+    made.shutdown()
+
+
+@pytest.fixture
+def second(cluster: Any) -> Iterator[Any]:
+    """A second node, which a test may kill."""
+    node = cluster.add_node(num_cpus=1)
+    yield node
+    if node in cluster.list_all_nodes():
+        cluster.remove_node(node)
+
+
+def test_actors_write_the_same_bytes(
+    cluster: Any, second: Any, slides: dict[str, Path], script: Path, digests: Callable, tmp_path: Path
+) -> None:
+    (tmp_path / "text.svs").write_text("no slide")
+    files = [slides["0001"], tmp_path / "text.svs", slides["0002"], slides["0003"]]
+    load = {"name": str(script)}
+    here = list(extract_here(files, tmp_path / "here", load, SETTINGS))
+    (tmp_path / "ray").mkdir()
+    there = sorted(extract_on_ray(files, tmp_path / "ray", load, SETTINGS), key=lambda one: one.slide)
+    assert [(one.slide, one.status, one.tiles) for one in there] == sorted((o.slide, o.status, o.tiles) for o in here)
+    assert [one.error for one in there if one.error] == [one.error for one in here if one.error]
+    assert len(digests(tmp_path / "here", "*.h5")) == 3
+    assert digests(tmp_path / "ray", "*.*") == digests(tmp_path / "here", "*.*")
+
+
+def test_a_slide_whose_node_dies_is_done_by_another(
+    cluster: Any, second: Any, slides: dict[str, Path], script: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    begun, victim = tmp_path / "begun", second.node_id
+    begun.mkdir()
+
+    class Slow(on_ray._Extractor):  # type: ignore[misc]
+        """Never ends on the node that will be killed."""
+
+        def extract(self, slide: Path) -> Extracted:
+            node = ray.get_runtime_context().get_node_id()
+            (begun / f"{slide.stem} {node}").touch()
+            if node == victim:
+                time.sleep(600)
+            return super().extract(slide)
+
+    def kill() -> None:
+        end = time.monotonic() + 60
+        while not list(begun.glob(f"* {victim}")) and time.monotonic() < end:
+            time.sleep(0.05)
+        cluster.remove_node(second, allow_graceful=False)
+
+    monkeypatch.setattr(on_ray, "_Extractor", Slow)
+    killer = threading.Thread(target=kill)
+    killer.start()
+    out = tmp_path / "out"
+    out.mkdir()
+    found = list(extract_on_ray(list(slides.values()), out, {"name": str(script)}, SETTINGS))
+    killer.join()
+    assert sorted((one.slide, one.status) for one in found) == [(name, "done") for name in slides]
+    [cut] = begun.glob(f"* {victim}")  # it began there, and again on the other node
+    assert len(list(begun.glob(f"{cut.name.split()[0]} *"))) == 2
+
+
+def test_a_node_that_cannot_load_the_encoder_gets_no_slides(
+    cluster: Any, second: Any, slides: dict[str, Path], script: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    broken = second.node_id
+
+    class Picky(on_ray._Extractor):  # type: ignore[misc]
+        def __init__(self, *given: Any) -> None:
+            if ray.get_runtime_context().get_node_id() == broken:
+                raise OSError("no weights on this node")
+            super().__init__(*given)
+
+    monkeypatch.setattr(on_ray, "_Extractor", Picky)
+    monkeypatch.setattr(on_ray, "FALSE_STARTS", 1)
+    found = list(extract_on_ray(list(slides.values()), tmp_path, {"name": str(script)}, SETTINGS))
+    assert [one.status for one in found] == ["done"] * 3
+
+
+def test_what_is_wrong_on_every_node_is_told_once(
+    cluster: Any, slides: dict[str, Path], script: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    files = [slides["0001"]]
+    [unseen] = extract_on_ray(files, tmp_path / "nowhere", {"name": str(script)}, SETTINGS)
+    assert "storage that all nodes share" in str(unseen.error)
+    monkeypatch.setattr(on_ray, "FALSE_STARTS", 1)
+    with pytest.raises(SlideError, match=r"on any node: .*none\.pt: no such file; expected an encoder"):
+        list(extract_on_ray(files, tmp_path, {"name": str(tmp_path / "none.pt")}, SETTINGS))
+    monkeypatch.setattr(on_ray, "PATIENCE", 1.0)
+    with pytest.raises(SlideError, match="no node of the cluster has 2 CPUs"):
+        list(extract_on_ray(files, tmp_path, {"name": str(script)}, replace(SETTINGS, workers=2)))
+    for device, words in (("cuda", "the cluster has no GPU"), ("cuda:1", "expected one of auto, cpu, cuda")):
+        with pytest.raises(ConfigError, match=words):
+            list(extract_on_ray(files, tmp_path, {"name": str(script)}, replace(SETTINGS, device=device)))
+
+
+def test_actors_are_counted_by_what_fits_on_each_node() -> None:
+    assert [room({"CPU": cpus}, 2, gpu=False) for cpus in (1, 2, 5)] == [0, 1, 2]
+    assert room({}, 1, gpu=False) == 0
+    assert room({"CPU": 16, "GPU": 4}, 1, gpu=True) == 4
+    assert room({"CPU": 2, "GPU": 4}, 1, gpu=True) == 2
+    assert room({"CPU": 16}, 1, gpu=True) == 0
