@@ -1,11 +1,13 @@
 """The spatial graph: what is joined, how strongly, and what must not matter."""
 
 import dataclasses
+from typing import Any
 
 import numpy as np
 import pytest
 import torch
 
+from jigsawmil import graph as module
 from jigsawmil.cohort.bag import Bag
 from jigsawmil.config import GraphConfig
 from jigsawmil.errors import ConfigError, FeatureError
@@ -94,6 +96,28 @@ def test_translation_and_uniform_scale_do_not_matter(move) -> None:
         a, b = knn_graph(coords), knn_graph(move(coords))
         assert torch.equal(a.indices, b.indices)
         torch.testing.assert_close(a.weight, b.weight, rtol=1e-4, atol=1e-5)
+
+
+def test_as_many_threads_as_torch_has_and_the_same_bits_on_any_number(monkeypatch: pytest.MonkeyPatch) -> None:
+    asked: list[int] = []
+
+    class Tree(module.cKDTree):
+        def query(self, *args: Any, workers: int = 1, **options: Any) -> Any:
+            asked.append(workers)
+            return super().query(*args, workers=workers, **options)
+
+    monkeypatch.setattr(module, "cKDTree", Tree)
+    coords, before, graphs = torch.cat([lattice(40, 30), blob(200, 7)]), torch.get_num_threads(), []
+    try:
+        for threads in (1, 3):
+            torch.set_num_threads(threads)
+            graphs.append(knn_graph(coords, k=3))
+    finally:
+        torch.set_num_threads(before)
+    assert set(asked[: len(asked) // 2]) == {1}
+    assert set(asked[len(asked) // 2 :]) == {3}
+    for field in dataclasses.fields(SpatialGraph):
+        assert torch.equal(getattr(graphs[0], field.name), getattr(graphs[1], field.name))
 
 
 def test_ties_are_all_taken() -> None:

@@ -143,8 +143,9 @@ def _nearest_with_ties(points: NDArray, k: int) -> tuple[tuple[NDArray, ...], ND
     """
     n = len(points)
     tree = cKDTree(points)
+    workers = torch.get_num_threads()  # a job that was given one core takes one
     ask = min(k + 9, n)  # 8 lattice points share a distance as a rule
-    distance, neighbours = (a.reshape(n, ask) for a in tree.query(points, k=ask, workers=-1))
+    distance, neighbours = (a.reshape(n, ask) for a in tree.query(points, k=ask, workers=workers))
     radius = distance[:, k] * TIE
     rows = np.flatnonzero(distance[:, -1] <= radius) if ask < n else np.empty(0, dtype=int)
     wide, wide_neighbours = distance[:0], neighbours[:0]
@@ -154,7 +155,7 @@ def _nearest_with_ties(points: NDArray, k: int) -> tuple[tuple[NDArray, ...], ND
                 f"a patch has more than {wide.shape[1]} others at or below the distance of its {k}-th neighbour; "
                 "expected about k. Many patches share one position: are the coordinates of this file right?"
             )
-        wide, wide_neighbours = tree.query(points[rows], k=min(2 * wide.shape[1], n), workers=-1)
+        wide, wide_neighbours = tree.query(points[rows], k=min(2 * wide.shape[1], n), workers=workers)
     again = np.full(n, -1, dtype=np.int32)
     again[rows] = np.arange(len(rows))
     return (distance, neighbours, again, wide, wide_neighbours), radius

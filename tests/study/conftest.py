@@ -1,13 +1,12 @@
-"""Small cohorts on disk, studies that take a second, and one thread."""
+"""Small cohorts on disk, and studies that take a second."""
 
 import shutil
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import pandas as pd
 import pytest
-import torch
 
 from jigsawmil.cohort.phantom import make_phantom, write_phantom
 from jigsawmil.study.executors import Event
@@ -17,15 +16,6 @@ from jigsawmil.study.study import Study, cohort_spec, run_study
 from jigsawmil.train.settings import Settings
 
 SMALL = {"hidden": 16, "attention_dim": 8, "grid": 3, "k": 4, "epochs": 2, "patience": 0, "lr": 1e-3}
-
-
-@pytest.fixture(autouse=True, scope="module")
-def one_thread() -> Iterator[None]:
-    """Small tensors on several threads spend their time waiting for one another."""
-    before = torch.get_num_threads()
-    torch.set_num_threads(1)
-    yield
-    torch.set_num_threads(before)
 
 
 @pytest.fixture(scope="session")

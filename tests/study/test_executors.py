@@ -15,7 +15,7 @@ import pytest
 import torch
 
 from jigsawmil.study import executors
-from jigsawmil.study.executors import Event, run_local, take_gpu
+from jigsawmil.study.executors import Event, open_gpus, run_local, take_gpu
 from jigsawmil.study.study import Study, plan, run_study
 
 StudyOf = Callable[..., Study]
@@ -230,12 +230,19 @@ def test_a_run_that_was_stopped_goes_on(tmp_path: Path, phantom: Path, study_of:
     assert after == contents(tmp_path / "undisturbed")
 
 
+def test_gpus_are_open_to_jobs_whose_device_is_not_settled(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(torch.cuda, "device_count", lambda: 3)
+    assert [open_gpus([device]) for device in ("auto", "cuda", "cpu", "cuda:1", "mps")] == [3, 3, 0, 0, 0]
+    assert open_gpus(["cpu", "auto"]) == 3
+    monkeypatch.setattr(torch.cuda, "device_count", lambda: 0)
+    assert open_gpus(["auto"]) == 0
+
+
 def test_processes_are_spread_over_the_gpus(monkeypatch: pytest.MonkeyPatch) -> None:
     taken: list[int] = []
     monkeypatch.setattr(torch.cuda, "set_device", taken.append)
-    for count, expected in ((0, []), (1, []), (3, [0, 1, 2, 0])):
+    for gpus, expected in ((0, []), (1, []), (3, [0, 1, 2, 0])):
         taken.clear()
-        monkeypatch.setattr(torch.cuda, "device_count", lambda count=count: count)
         for number in range(4):
-            take_gpu(number)
+            take_gpu(number, gpus)
         assert taken == expected

@@ -1,5 +1,12 @@
 """One model by two processes is the model of one process."""
 
+import multiprocessing
+import os
+import signal
+import subprocess
+import sys
+import threading
+import time
 from collections.abc import Callable
 from pathlib import Path
 
@@ -7,7 +14,8 @@ import pytest
 import torch
 
 from jigsawmil.cohort.splits import Fold
-from jigsawmil.errors import ConfigError
+from jigsawmil.errors import ConfigError, StudyError
+from jigsawmil.study import parallel
 from jigsawmil.study.parallel import fit_together
 from jigsawmil.study.run import CohortSpec, fit_split
 from jigsawmil.train.feed import Feed
@@ -26,6 +34,7 @@ def make(source: CohortSpec, settings: Settings) -> tuple[Feed, Fold]:
     [
         {"batch_size": 5, "patience": 5, "validation": 0.3, "lambda_": "em"},
         {"batch_size": 11, "lambda_": "em-per-slide", "level": "patient", "class_weights": True},
+        {"batch_size": 11, "jigsaw": "consistency", "precision": "bfloat16", "epochs": 1},
     ],
 )
 def test_two_processes_fit_the_model_of_one(
@@ -57,6 +66,105 @@ def test_a_process_that_fails_is_told_and_does_not_leave_the_rest_waiting(
     source, settings = spec(own), small("abmil", batch_size=4)
     feed, everything = make(source, settings)
     (own / "labels.csv").unlink()  # the other process reads the cohort for itself
-    with pytest.raises(Exception, match="processes failed"):
+    with pytest.raises(StudyError, match=r"process 2 of 2 ended before the training did .exit code 1, see above"):
         fit_together(source, feed, everything, settings, 0, 2, memory_gb=1)
     assert "labels.csv" in capfd.readouterr().err
+
+
+@pytest.mark.parametrize("when", ["at once", "in mid-training"])
+def test_a_process_that_is_killed_ends_the_training_soon_and_is_named(
+    when: str, phantom: Path, spec: Callable[..., CohortSpec], small: Callable[..., Settings]
+) -> None:
+    source, settings = spec(phantom), small("abmil", batch_size=4, epochs=10**6)
+    feed, everything = make(source, settings)
+    killed: list[float] = []
+
+    def kill(epoch: object = None) -> None:
+        if not killed:
+            while not (others := multiprocessing.active_children()):
+                time.sleep(0.001)
+            os.kill(others[0].pid, signal.SIGKILL)
+            killed.append(time.monotonic())
+
+    if when == "at once":  # long before it could join
+        threading.Thread(target=kill, daemon=True).start()
+    with pytest.raises(StudyError, match=r"process 2 of 2 ended .*exit code -9, Killed.* Run the same command again"):
+        fit_together(source, feed, everything, settings, 0, 2, memory_gb=1, on_epoch=kill)
+    assert time.monotonic() - killed[0] < 8
+    assert not multiprocessing.active_children()
+
+
+def test_an_error_of_the_first_process_is_its_own(
+    phantom: Path, spec: Callable[..., CohortSpec], small: Callable[..., Settings], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    source, settings = spec(phantom), small("abmil", batch_size=4)
+    feed, everything = make(source, settings)
+    monkeypatch.setattr(parallel, "NOTICE", 1.0)
+
+    def fail(epoch: object) -> None:
+        raise RuntimeError("no memory left on the device")
+
+    with pytest.raises(RuntimeError, match="no memory left on the device"):
+        fit_together(source, feed, everything, settings, 0, 2, memory_gb=1, on_epoch=fail)
+    assert not multiprocessing.active_children()
+
+
+HANGS = """
+import multiprocessing, sys, time
+from pathlib import Path
+from jigsawmil.cohort.splits import Fold
+from jigsawmil.study import parallel
+from jigsawmil.study.study import cohort_spec
+from jigsawmil.train.feed import Feed
+from jigsawmil.train.settings import Settings
+
+if __name__ == "__main__":
+    data, step = Path(sys.argv[1]), sys.argv[2]
+    source = cohort_spec({"labels": str(data / "labels.csv"), "features": str(data / "features")})
+    cohort, settings = source.read(), Settings(method="abmil", batch_size=4)
+    everything = Fold(train=tuple(map(str, cohort.slide_ids)), test=())
+
+    def hang(*_, **__):
+        [other] = multiprocessing.active_children()
+        if step == "other is killed":
+            other.kill()
+        print(other.pid, flush=True)
+        time.sleep(1000)
+
+    parallel.GRACE = 0.5
+    parallel.dist.init_process_group = hang  # the other process waits in its own
+    feed = Feed(cohort, None, settings.grid, memory_gb=1)
+    parallel.fit_together(source, feed, everything, settings, 0, 2, memory_gb=1)
+"""
+
+
+@pytest.mark.skipif(not Path("/proc/self/stat").exists(), reason="needs /proc")
+@pytest.mark.parametrize("killed", ["first is killed", "other is killed"])
+def test_no_process_outlives_another_however_it_hangs(killed: str, tmp_path: Path, phantom: Path) -> None:
+    (tmp_path / "hangs.py").write_text(HANGS)
+    command = [sys.executable, str(tmp_path / "hangs.py"), str(phantom), killed]
+    with subprocess.Popen(command, text=True, stdout=subprocess.PIPE, stderr=subprocess.PIPE) as first:
+        try:
+            assert first.stdout is not None
+            other = int(first.stdout.readline())
+            if killed == "first is killed":
+                first.kill()
+                assert ends(other, within=5)
+            else:
+                assert "Error: process 2 of 2 ended" in first.communicate(timeout=10)[1]
+                assert first.returncode == 1
+        finally:
+            first.kill()
+
+
+def ends(process: int, within: float) -> bool:
+    """The dead that nobody waited for have ended too."""
+    stat, end = Path(f"/proc/{process}/stat"), time.monotonic() + within
+    while time.monotonic() < end:
+        try:
+            if stat.read_text().rpartition(")")[2].split()[0] == "Z":
+                return True
+        except OSError:
+            return True
+        time.sleep(0.05)
+    return False

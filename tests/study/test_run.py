@@ -4,6 +4,7 @@ import json
 import os
 import subprocess
 import sys
+import threading
 from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
@@ -16,6 +17,7 @@ import pytest
 from jigsawmil.cohort.cohort import Cohort
 from jigsawmil.cohort.splits import Fold
 from jigsawmil.errors import SplitError, StudyError
+from jigsawmil.files import new_folder
 from jigsawmil.study import run
 from jigsawmil.study.run import Job, fingerprint, fit_split, forget, named_probabilities, predict_table, run_job
 from jigsawmil.study.study import plan
@@ -122,16 +124,70 @@ def test_a_state_of_other_settings_is_not_gone_on_from(job_of: JobOf, monkeypatc
     assert left(other) == []  # and it is not left behind
 
 
+@pytest.mark.skipif(sys.platform == "win32", reason="whether a process lives is not asked there")
 def test_what_a_killed_process_left_is_swept_away(job_of: JobOf) -> None:
     job = job_of("abmil")
-    partial = job.folder.with_name(f".{job.folder.name}.123-456.partial")
-    partial.mkdir(parents=True)
+    with subprocess.Popen([sys.executable, "-c", ""]) as dead:
+        pass
+    with new_folder(job.folder) as name:  # as such a process would have named it
+        pass
+    owner = name.name.split(".")[-2].replace(str(os.getpid()), str(dead.pid))
+    partial = job.folder.with_name(f".{job.folder.name}.{owner}.partial")
+    partial.mkdir()
     (partial / "predictions.csv").write_text("half")
-    job.folder.with_name(f".{job.folder.name}.0123456789ab.state.123-456.partial").write_bytes(b"half")
-    neighbour = job.folder.with_name(".seed0-fold11.1-2.partial")
+    job.folder.with_name(f".{job.folder.name}.0123456789ab.state.{owner}.partial").write_bytes(b"half")
+    neighbour = job.folder.with_name(f".seed0-fold11.{owner}.partial")
     neighbour.mkdir()
     run_job(job)
     assert left(job) == [neighbour.name]
+
+
+@pytest.mark.parametrize("winner", ["early", "late"])
+def test_two_attempts_at_once_leave_one_whole_job(job_of: JobOf, monkeypatch: Any, winner: str) -> None:
+    """As after a node was cut off: its job was started again elsewhere, and it lives. Each is held in its writing."""
+    monkeypatch.setattr(fit_module, "SAVE_SECONDS", -1.0)
+    job, errors = job_of("abmil", attention=True), []
+    writing, ended = ({name: threading.Event() for name in ("early", "late")} for _ in range(2))
+    save = run.save_model
+
+    def attempt() -> None:
+        try:
+            run_job(job)
+        except BaseException as error:
+            errors.append(error)
+        ended[threading.current_thread().name].set()
+
+    def save_in_turn(folder: Path, *args: Any) -> None:
+        name = threading.current_thread().name
+        writing[name].set()
+        assert writing["late"].wait(60)  # the late one has swept, fitted and begun to write
+        assert name == winner or ended[winner].wait(60)
+        save(folder, *args)
+
+    monkeypatch.setattr(run, "save_model", save_in_turn)
+    threads = {name: threading.Thread(target=attempt, name=name) for name in writing}
+    threads["early"].start()
+    assert writing["early"].wait(60)
+    threads["late"].start()
+    for thread in threads.values():
+        thread.join(120)
+    assert errors == []
+    assert sorted(path.name for path in job.folder.iterdir()) == sorted([*FILES, "attention.safetensors"])
+    assert left(job) == []
+
+
+def test_a_folder_that_lost_a_file_does_not_become_a_job(job_of: JobOf, monkeypatch: Any) -> None:
+    job, save = job_of("abmil"), run.save_model
+
+    def cleared(folder: Path, *args: Any) -> None:
+        (folder / "predictions.csv").unlink()
+        save(folder, *args)
+
+    monkeypatch.setattr(run, "save_model", cleared)
+    with pytest.raises(StudyError, match=r"predictions\.csv vanished after being written.*Run again"):
+        run_job(job)
+    assert not job.folder.exists()
+    assert not [name for name in left(job) if name.endswith(".partial")]
 
 
 def test_a_job_that_fails_in_writing_leaves_no_folder(job_of: JobOf, monkeypatch: Any) -> None:

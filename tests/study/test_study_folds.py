@@ -2,6 +2,7 @@
 
 import json
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -11,6 +12,7 @@ import pytest
 from jigsawmil.cohort.splits import Fold
 from jigsawmil.errors import JigsawmilError, SplitError, StudyError
 from jigsawmil.study import run
+from jigsawmil.study.lock import alone_in
 from jigsawmil.study.study import Study, plan, run_study
 
 StudyOf = Callable[..., Study]
@@ -129,3 +131,25 @@ def test_predictions_do_not_depend_on_the_labels_of_the_test_fold(
     assert (one["label"] != two["label"]).all()
     assert (one["probability"] == two["probability"]).all()
     assert (before["probability"] != after["probability"])[before["fold"] != 0].all()
+
+
+def test_folds_are_written_by_the_run_that_holds_the_folder(phantom: Path, tmp_path: Path, study_of: StudyOf) -> None:
+    """Else another run that begins at the same moment has folds that are not those written down."""
+    study = study_of(phantom, ("abmil",))
+    with alone_in(tmp_path), pytest.raises(StudyError, match="another run is writing there"):
+        run_study(study, tmp_path)
+    assert not list(tmp_path.glob("folds*"))
+    with pytest.raises(SplitError):
+        run_study(study_of(phantom, ("abmil",), folds=99), tmp_path / "none")
+    assert not (tmp_path / "none").exists()  # what is impossible leaves nothing
+
+
+def test_folds_of_one_cohort_are_not_written_where_those_of_another_are_refused(
+    phantom: Path, tmp_path: Path, study_of: StudyOf, spec: Any
+) -> None:
+    study = study_of(phantom, ("abmil",), cohorts={"a": spec(phantom), "b": spec(phantom)})
+    plan(study, tmp_path)
+    (tmp_path / "folds-a-seed0.json").unlink()
+    with pytest.raises(StudyError, match=r"folds-b-seed0\.json holds other folds"):
+        plan(replace(study, folds=3), tmp_path)
+    assert not (tmp_path / "folds-a-seed0.json").exists()

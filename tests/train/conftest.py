@@ -1,9 +1,8 @@
-"""A small cohort in memory, one thread, and what tests of training share."""
+"""A small cohort in memory, and what tests of training share."""
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 
 import pytest
-import torch
 
 from jigsawmil.cohort.cohort import Cohort
 from jigsawmil.cohort.phantom import make_phantom
@@ -12,15 +11,6 @@ from jigsawmil.nn.model import Model, build_model
 from jigsawmil.train.feed import Feed
 
 GRAPH = GraphConfig(k=4)
-
-
-@pytest.fixture(autouse=True, scope="module")
-def one_thread() -> Iterator[None]:
-    """Small tensors on several threads spend their time waiting for one another."""
-    before = torch.get_num_threads()
-    torch.set_num_threads(1)
-    yield
-    torch.set_num_threads(before)
 
 
 @pytest.fixture(scope="session")

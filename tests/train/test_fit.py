@@ -2,6 +2,7 @@
 
 import math
 from collections.abc import Callable, Sequence
+from contextlib import nullcontext
 from dataclasses import asdict
 from pathlib import Path
 from typing import Any
@@ -89,6 +90,23 @@ def test_the_same_seed_gives_the_same_bits_and_another_one_others(feed: Feed, sm
     assert same(one[0], again[0])
     assert one[1] == again[1]
     assert not same(one[0], other[0])
+
+
+def test_no_gpu_is_touched_but_the_one_at_hand(feed: Feed, small: Small, monkeypatch: Any) -> None:
+    """To seed or read the generator of a GPU is to start CUDA on it, and to take its memory."""
+    model, touched = small(), list[Any]()
+    monkeypatch.setattr(torch.cuda, "is_available", lambda: True)
+    monkeypatch.setattr(torch.cuda, "device_count", lambda: 3)
+    monkeypatch.setattr(torch.cuda, "device", lambda device: touched.append(device) or nullcontext())
+    monkeypatch.setattr(torch.cuda, "get_rng_state", touched.append)
+    monkeypatch.setattr(torch.cuda, "set_rng_state", lambda state, device: touched.append(device))
+    monkeypatch.setattr(torch.cuda, "manual_seed", lambda seed: touched.append("seed"))
+    monkeypatch.setattr(torch.cuda, "manual_seed_all", lambda seed: touched.append("all"))
+    fit(model, feed, TRAIN, [], config(epochs=1, device="cpu"), seed=0)
+    assert touched == []
+    with module._seeded(0, 1, torch.device("cuda:1")):
+        assert touched == [torch.device("cuda:1"), torch.device("cuda:1"), "seed"]
+    assert touched[3:] == [torch.device("cuda:1")]
 
 
 def test_every_epoch_sees_every_bag_once_in_its_own_order(feed: Feed, small: Small, monkeypatch: Any) -> None:

@@ -2,6 +2,7 @@
 
 import pytest
 import torch
+import torch.distributed as dist
 
 from jigsawmil.train.team import Team, skip_draws
 
@@ -29,3 +30,16 @@ def test_alone_nothing_is_exchanged() -> None:
     model = torch.nn.Linear(2, 1)
     Team().sum_gradients(model)
     assert model.weight.grad is None
+
+
+@pytest.mark.parametrize("kind", [torch.bfloat16, torch.float16, torch.float32, torch.float64])
+def test_a_process_without_rows_exchanges_the_type_of_one_with_rows(kind: torch.dtype, monkeypatch) -> None:
+    """Autocast's types are known only where there are rows; gloo ends the process where types differ."""
+    sent: list[torch.Tensor] = []
+    monkeypatch.setattr(dist, "all_reduce", sent.append)
+    full = torch.promote_types(kind, torch.float32)
+    own = torch.tensor([0.1, 3.0]).to(kind)
+    rows = Team(0, 2).gather(own, 0, 2)
+    Team(1, 2).gather(torch.zeros(0, dtype=full), 2, 2)
+    assert [one.dtype for one in sent] == [full, full]
+    assert torch.equal(rows, own.to(full))

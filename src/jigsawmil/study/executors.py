@@ -6,7 +6,7 @@ import queue
 import signal
 import threading
 import traceback
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from concurrent.futures import Future, ProcessPoolExecutor, wait
 from concurrent.futures.process import BrokenProcessPool
 from contextlib import contextmanager
@@ -22,15 +22,16 @@ from .run import Job, forget, run_job
 
 @dataclass(frozen=True)
 class Event:
-    """What a running study tells: an epoch of a job, a job done, or a job that failed and why."""
+    """What a running study tells: a job that has begun, an epoch of it, a job done, or one that failed and why."""
 
     job: Job
     epoch: Epoch | None = None
     error: str | None = None
+    begun: bool = False
 
     @property
     def ended(self) -> bool:
-        return self.epoch is None
+        return self.epoch is None and not self.begun
 
 
 Listener = Callable[[Event], None]
@@ -44,6 +45,7 @@ def run_local(jobs: Sequence[Job], processes: int, listen: Listener) -> None:
     if processes <= 1 or len(jobs) <= 1:
         try:
             for job in jobs:
+                listen(Event(job, begun=True))
                 listen(Event(job, error=attempt(job, lambda epoch, job=job: listen(Event(job, epoch)))))  # type: ignore[misc]
         finally:
             forget()
@@ -54,7 +56,8 @@ def run_local(jobs: Sequence[Job], processes: int, listen: Listener) -> None:
     threads = max(1, torch.get_num_threads() // processes)
     others = multiprocessing.active_children()
     started = context.Value("i", 0)
-    pool = ProcessPoolExecutor(processes, context, _start_worker, (threads, told, started))
+    gpus = open_gpus(job.settings.device for job in jobs)
+    pool = ProcessPoolExecutor(processes, context, _start_worker, (threads, gpus, told, started))
     try:
         with _deaf_to_interrupts():  # workers are started here, and inherit it
             running = {pool.submit(_work, index, job): job for index, job in enumerate(jobs)}
@@ -98,32 +101,43 @@ def _deaf_to_interrupts() -> Iterator[None]:
 _told: Any = None  # the worker's way to speak to its parent
 
 
-def _start_worker(threads: int, told: Any, started: Any) -> None:
+def _start_worker(threads: int, gpus: int, told: Any, started: Any) -> None:
     global _told
     with started.get_lock():
         number, started.value = started.value, started.value + 1
-    take_gpu(number)
+    take_gpu(number, gpus)
     signal.signal(signal.SIGINT, signal.SIG_IGN)
-    threading.Thread(target=_end_with_parent, daemon=True).start()
+    end_with_parent()
     torch.set_num_threads(threads)
     _told = told
 
 
-def take_gpu(number: int) -> None:
-    """Spread processes over the machine's GPUs: `auto` and `cuda` mean this one from now on."""
-    if torch.cuda.device_count() > 1:
-        torch.cuda.set_device(number % torch.cuda.device_count())
+def open_gpus(devices: Iterable[str]) -> int:
+    """How many GPUs of this machine jobs with such devices can be spread over; 0 where each device is settled."""
+    return torch.cuda.device_count() if {"auto", "cuda"}.intersection(devices) else 0
 
 
-def _end_with_parent() -> None:
-    """A parent that was killed cannot end its workers, and they would write beside those of the next run."""
+def take_gpu(number: int, gpus: int) -> None:
+    """Spread processes over so many GPUs: `auto` and `cuda` mean this one from now on."""
+    if gpus > 1:
+        torch.cuda.set_device(number % gpus)
+
+
+def end_with_parent() -> None:
+    """From now on this process ends when its parent does. A parent that was killed cannot end its workers, and they
+    would write beside those of the next run."""
     parent = multiprocessing.parent_process()
     assert parent is not None
-    parent.join()
-    os._exit(1)
+
+    def wait_and_end() -> None:
+        parent.join()
+        os._exit(1)
+
+    threading.Thread(target=wait_and_end, daemon=True).start()
 
 
 def _work(index: int, job: Job) -> str | None:
+    _told.put((index, None))
     return attempt(job, lambda epoch: _told.put((index, epoch)))
 
 
@@ -133,7 +147,7 @@ def _pass_on(told: Any, jobs: Sequence[Job], listen: Listener) -> None:
             index, epoch = told.get_nowait()
         except queue.Empty:
             return
-        listen(Event(jobs[index], epoch))
+        listen(Event(jobs[index], epoch, begun=True))
 
 
 def _outcome(future: Future[str | None]) -> str | None:

@@ -5,11 +5,13 @@ through Ray, and the driver writes them. Either way a folder appears whole or no
 time of its jobs and nothing else: Ray runs them again elsewhere.
 """
 
+import math
+import re
 import time
 import uuid
-from collections.abc import Iterator, Mapping, Sequence
-from contextlib import contextmanager
-from dataclasses import dataclass, replace
+from collections import deque
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import asdict, replace
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any, NamedTuple
@@ -17,17 +19,19 @@ from typing import Any, NamedTuple
 import torch
 
 from ..cohort.cohort import Cohort
-from ..errors import StudyError
 from ..files import new_folder
 from ..train.fit import Epoch
-from ..train.settings import Settings
+from .cluster import Needs, Watch, get_ray
 from .executors import Event, Listener, attempt
-from .run import Job
+from .memory import bag_sizes, job_memory
+from .run import Job, forget
 
-BASE = 0.6e9  # bytes of a process that has imported everything
 RETRIES = 5  # of a job whose worker or node died
 TOKEN = ".shared-with-workers"
-POLL = 0.25  # seconds between two looks at the cluster
+POLL = 0.25  # seconds between two looks at the jobs
+TELL = 0.5  # seconds between two epochs that a job tells of
+PATHS = ("slide_table",)  # options of a cohort that are paths
+COLOURS = re.compile(r"\x1b\[[0-9;]*m")
 
 
 class Outcome(NamedTuple):
@@ -37,70 +41,48 @@ class Outcome(NamedTuple):
     files: dict[str, bytes] | None
 
 
-@dataclass(frozen=True)
-class Needs:
-    """What one job asks of a node. memory: bytes."""
-
-    cpus: int
-    gpus: float
-    memory: int
-
-
-@contextmanager
-def ray_cluster(address: str | None) -> Iterator[str]:
-    """Join a cluster (or the one that RAY_ADDRESS names, or start one on this machine) and say what it has."""
-    ray = _ray()
-    try:
-        ray.init(address=address, log_to_driver=False, logging_level="ERROR", include_dashboard=_dashboard(address))
-    except (ConnectionError, ValueError, RuntimeError) as error:
-        raise StudyError(
-            f"no Ray cluster at {address or 'this machine'} ({str(error).splitlines()[0]}). Expected ray://host:10001, "
-            "host:6379, or auto on a node of the cluster; leave --address out to start Ray here."
-        ) from error
-    try:
-        yield describe()
-    finally:
-        ray.shutdown()
-
-
-def describe() -> str:
-    ray = _ray()
-    have = ray.cluster_resources()
-    nodes = sum(node["Alive"] for node in ray.nodes())
-    memory = have.get("memory", 0) / 1e9
-    return (
-        f"Ray: {nodes} node{'s' * (nodes != 1)}, {have.get('CPU', 0):.0f} CPUs, {have.get('GPU', 0):.0f} GPUs, "
-        f"{memory:.0f} GB"
-    )
-
-
 def run_on_ray(
-    jobs: Sequence[Job], cohorts: Mapping[str, Cohort], out: Path, listen: Listener, *, cpus: int = 1
+    jobs: Sequence[Job],
+    cohorts: Mapping[str, Cohort],
+    out: Path,
+    listen: Listener,
+    *,
+    cpus: int = 1,
+    on_cluster: Callable[[str], None] = lambda words: None,
 ) -> None:
     """Run jobs on the cluster that was joined. One that fails is told and does not stop the rest; Ctrl-C cancels what
-    runs, and what is done stays. cpus: threads of a job."""
-    ray = _ray()
-    gpus = 1.0 if ray.cluster_resources().get("GPU", 0) >= 1 else 0.0
-    needs = [Needs(cpus, _gpus(job.settings, gpus), job_memory(job, cohorts[job.cohort])) for job in jobs]
-    check_feasible(needs, [node["Resources"] for node in ray.nodes() if node["Alive"]])
+    runs, and what is done stays. cpus: threads of a job. on_cluster: told what the cluster has, when it changes."""
+    ray = get_ray()
+    needs = needs_of(jobs, cohorts, cpus, ray.cluster_resources().get("GPU", 0) >= 1)
     token = _leave_token(out)
-    board = _actor(_Board)
+    board = _board()
+    asked = board.take.remote()
     task = ray.remote(max_retries=RETRIES, retry_exceptions=False)(_work)
-    waiting = list(enumerate(jobs))
-    running: dict[Any, Job] = {}
+    waiting = deque(range(len(jobs)))
+    running: dict[Any, int] = {}
+    watch = Watch(needs, on_cluster)
     try:
         while waiting or running:
+            for index in watch.stranded([*waiting, *running.values()]):
+                _drop(index, waiting, running)
+                listen(Event(jobs[index], error=watch.why(index)))
             room = _window(ray.cluster_resources(), cpus) - len(running)
-            for index, job in waiting[: max(0, room)]:
-                need = needs[index]
-                asked = task.options(num_cpus=need.cpus, num_gpus=need.gpus, memory=need.memory, name=job.name)
-                running[asked.remote(job, index, cpus, str(out), token, board)] = job
-            waiting = waiting[max(0, room) :]
-            done, _ = ray.wait(list(running), num_returns=len(running), timeout=POLL)
-            for index, epoch in _news(board):
-                listen(Event(jobs[index], epoch))
+            for index in [waiting.popleft() for _ in range(min(room, len(waiting)))]:
+                need, job = needs[index], jobs[index]
+                fitted = task.options(num_cpus=need.cpus, num_gpus=need.gpus, memory=need.memory, name=job.name)
+                running[fitted.remote(everywhere(job), index, cpus, str(out.absolute()), token, board)] = index
+            done, _ = ray.wait(list(running), num_returns=len(running), timeout=POLL) if running else ([], None)
+            if ray.wait([asked], timeout=0)[0]:  # never waited for: a board may be slow to start, or restarting
+                at_work = set(running.values())
+                for index, epoch in _news(asked):
+                    if index in at_work:  # of a job that has ended its last words come too late
+                        listen(Event(jobs[index], epoch, begun=True))
+                asked = board.take.remote()
             for ref in done:
-                listen(Event(job := running.pop(ref), error=_outcome(ref, job)))
+                index = running.pop(ref)
+                listen(Event(jobs[index], error=_outcome(ref, jobs[index])))
+            if not running:
+                time.sleep(POLL)
     except BaseException:
         for ref in running:
             ray.cancel(ref, force=True)
@@ -109,46 +91,64 @@ def run_on_ray(
         (out / TOKEN).unlink(missing_ok=True)
 
 
-def job_memory(job: Job, cohort: Cohort) -> int:
-    """Bytes that a job takes at its peak: the process, the slides it keeps, and a step on the largest slide with the
-    next ones being read. The figures are those of benchmarks/results/step.json, which a test compares."""
-    counts = [slide.patches for slide in cohort.slides]
-    patch, step = patch_bytes(job.settings, cohort.dim), step_bytes(job.settings)
-    kept = min(job.memory_gb * 1e9, sum(counts) * patch)
-    return int(BASE + kept + max(counts) * (2 * patch + step))
+def needs_of(jobs: Sequence[Job], cohorts: Mapping[str, Cohort], cpus: int, gpu: bool) -> list[Needs]:
+    sizes: dict[tuple[str, str], list[int]] = {}
+    needs = []
+    for job in jobs:
+        cohort, level = cohorts[job.cohort], job.settings.level
+        if (job.cohort, level) not in sizes:
+            sizes[job.cohort, level] = bag_sizes(cohort, level)
+        memory = job_memory(job, cohort, sizes[job.cohort, level])
+        needs.append(Needs(cpus, float(gpu and job.settings.device != "cpu"), memory))
+    return needs
 
 
-def patch_bytes(settings: Settings, dim: int) -> int:
-    """A prepared patch: its features, its edges (index, weight, reverse) and its place."""
-    edges = 1.3 * settings.k + 6 if settings.needs_graph else 0  # ties, and neighbours that only the other one chose
-    return int(4 * dim + 12 * edges + 24)
+def everywhere(job: Job) -> Job:
+    """The same job with whole paths: another node has another working directory."""
+    options = {key: _whole(value) if key in PATHS else value for key, value in job.source.options}
+    source = replace(
+        job.source,
+        labels=_whole(job.source.labels),
+        features=_whole(job.source.features),
+        options=tuple(sorted(options.items())),
+    )
+    return replace(job, source=source, folder=job.folder.absolute())
 
 
-def step_bytes(settings: Settings) -> int:
-    """What a training step holds of a patch: hidden states and their gradients, attention of the edges."""
-    edges = 1.3 * settings.k + 6 if settings.needs_graph else 0
-    return int(4 * (6 * settings.hidden * settings.layers + settings.attention_dim) + 8 * edges * settings.layers)
+def _whole(path: str) -> str:
+    return str(Path(path).absolute())  # not resolved: links such as /data mean the same on every node
 
 
-def check_feasible(needs: Sequence[Needs], nodes: Sequence[Mapping[str, float]]) -> None:
-    """Ray would wait for ever for a node that can take such a job."""
-    for need in needs:
-        wanted = {"CPU": need.cpus, "GPU": need.gpus, "memory": need.memory}
-        if not any(all(node.get(name, 0) >= value for name, value in wanted.items()) for node in nodes):
-            largest = max((node.get("memory", 0) for node in nodes), default=0) / 1e9
-            raise StudyError(
-                f"a job asks for {need.cpus} CPUs, {need.gpus:g} GPUs and {need.memory / 1e9:.1f} GB; no node of the "
-                f"cluster has all of it (the largest memory is {largest:.1f} GB). Lower memory_gb, or add a node."
-            )
+def _drop(index: int, waiting: deque[int], running: dict[Any, int]) -> None:
+    if index in waiting:
+        waiting.remove(index)
+        return
+    ref = next(ref for ref, at in running.items() if at == index)
+    get_ray().cancel(ref, force=True)
+    del running[ref]
+
+
+_run = ""  # the study that this worker last worked for
 
 
 def _work(job: Job, index: int, threads: int, out: str, token: str, board: Any) -> Outcome:
     """The task, on a worker."""
+    global _run
+    if token != _run:
+        forget()  # files may have changed since
+        _run = token
     torch.set_num_threads(threads)
 
-    def tell(epoch: Epoch) -> None:
-        board.put.remote(index, epoch)  # nobody waits for the answer
+    told = -math.inf
 
+    def tell(epoch: Epoch | None) -> None:
+        """Nobody waits for the answer, but sending takes its time too: of short epochs some are passed over."""
+        nonlocal told
+        if time.monotonic() - told >= TELL or epoch is None:
+            told = time.monotonic()
+            board.put.remote(index, epoch and asdict(epoch))
+
+    tell(None)
     seen = Path(out) / TOKEN
     if seen.is_file() and seen.read_text() == token:
         error = None if job.done else attempt(job, tell)
@@ -161,11 +161,11 @@ def _work(job: Job, index: int, threads: int, out: str, token: str, board: Any) 
 
 
 def _outcome(ref: Any, job: Job) -> str | None:
-    ray = _ray()
+    ray = get_ray()
     try:
         outcome = ray.get(ref)
-    except ray.exceptions.RayError as error:  # out of memory, or dead more often than RETRIES
-        return f"Ray gave the job up: {str(error).strip().splitlines()[0]}"
+    except ray.exceptions.RayError as error:  # out of memory, dead more often than RETRIES, or no package on its node
+        return f"Ray gave the job up: {COLOURS.sub('', str(error)).strip()}"
     if outcome.files and not job.done:
         with new_folder(job.folder) as folder:
             for name, content in outcome.files.items():
@@ -173,35 +173,37 @@ def _outcome(ref: Any, job: Job) -> str | None:
     return outcome.error
 
 
-class _Board:
-    """The newest epoch of every running job; asked by the driver, so that no worker ever waits for it."""
+def _board() -> Any:
+    """An actor on the driver's node: the newest epoch of every running job, so that no worker waits for the driver.
 
-    def __init__(self) -> None:
-        self._epochs: dict[int, Epoch] = {}
-
-    def put(self, index: int, epoch: Epoch) -> None:
-        self._epochs[index] = epoch
-
-    def take(self) -> list[tuple[int, Epoch]]:
-        news, self._epochs = list(self._epochs.items()), {}
-        return news
-
-
-def _news(board: Any) -> list[tuple[int, Epoch]]:
-    ray = _ray()
-    try:
-        return ray.get(board.take.remote(), timeout=5)
-    except ray.exceptions.RayError:  # restarting; the figures are for the eye only
-        return []
-
-
-def _actor(kind: type) -> Any:
-    """An actor on the driver's node, which lives as long as the study."""
-    ray = _ray()
+    The class stands in here because Ray then sends it whole: the actor's process imports nothing of ours and starts at
+    once, where it would take a core for seconds beside the first jobs.
+    """
+    ray = get_ray()
     from ray.util.scheduling_strategies import NodeAffinitySchedulingStrategy
 
+    class Board:
+        def __init__(self) -> None:
+            self.epochs: dict[int, dict[str, Any] | None] = {}
+
+        def put(self, index: int, epoch: dict[str, Any] | None) -> None:
+            self.epochs[index] = epoch
+
+        def take(self) -> list[tuple[int, dict[str, Any] | None]]:
+            news, self.epochs = list(self.epochs.items()), {}
+            return news
+
     here = NodeAffinitySchedulingStrategy(ray.get_runtime_context().get_node_id(), soft=True)
-    return ray.remote(kind).options(num_cpus=0, max_restarts=-1, scheduling_strategy=here).remote()
+    return ray.remote(Board).options(num_cpus=0, max_restarts=-1, scheduling_strategy=here).remote()
+
+
+def _news(asked: Any) -> list[tuple[int, Epoch | None]]:
+    """Jobs and their newest epoch; None where a job has begun and not got so far."""
+    ray = get_ray()
+    try:
+        return [(index, Epoch(**epoch) if epoch else None) for index, epoch in ray.get(asked)]
+    except ray.exceptions.RayError:  # the board's process died; the figures are for the eye only
+        return []
 
 
 def _window(resources: Mapping[str, float], cpus: int) -> int:
@@ -209,23 +211,7 @@ def _window(resources: Mapping[str, float], cpus: int) -> int:
     return 2 * max(1, int(resources.get("CPU", 1) // cpus)) + 2
 
 
-def _gpus(settings: Settings, default: float) -> float:
-    return 0.0 if settings.device == "cpu" else default
-
-
 def _leave_token(out: Path) -> str:
     token = f"{uuid.uuid4()} {time.time()}"
     (out / TOKEN).write_text(token)
     return token
-
-
-def _dashboard(address: str | None) -> bool | None:
-    return None if address else False  # the cluster's own, or none
-
-
-def _ray() -> Any:
-    try:
-        import ray
-    except ImportError as error:
-        raise StudyError("--executor ray needs Ray, which is not installed: pip install 'jigsawmil[ray]'.") from error
-    return ray

@@ -2,9 +2,8 @@
 
 import hashlib
 import json
-import shutil
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import asdict, dataclass, field
 from functools import lru_cache
 from pathlib import Path
@@ -18,15 +17,17 @@ from ..cohort.cohort import Cohort
 from ..cohort.splits import Fold, inner_split
 from ..config import GraphConfig
 from ..errors import LabelError, SplitError, StudyError
-from ..files import new_folder
+from ..files import new_folder, remove, sweep
 from ..nn.model import Model, build_model
-from ..train.checkpoint import ModelCard, origin, save_model, write_json
+from ..train.checkpoint import CARD, WEIGHTS, ModelCard, origin, save_model, write_json
 from ..train.feed import Feed
 from ..train.fit import Epoch, Progress, fit, predict
 from ..train.settings import Settings
 from ..train.team import ALONE, Team
 
 IDLE = ("device",)  # settings that do not change what a job means
+FILES = ("predictions.csv", "trace.csv", WEIGHTS, CARD, "job.json")  # of every job
+ATTENTION = "attention.safetensors"  # of a job that keeps it
 
 
 @dataclass(frozen=True)
@@ -83,7 +84,11 @@ class Job:
 
 
 def run_job(job: Job, on_epoch: Callable[[Epoch], None] | None = None) -> None:
-    """Fit, predict the test fold, write. Run again after a kill it goes on, to the bits it would have had."""
+    """Fit, predict the test fold, write. Run again after a kill it goes on, to the bits it would have had.
+
+    Two attempts at once, one of them on a node that was thought dead, do not disturb each other: the first that ends
+    leaves the folder, and both succeed.
+    """
     started = time.time()
     feed = _feed(job.source, job.graph, job.settings.grid, job.settings.level, job.shuffled, job.memory_gb)
     if fingerprint(feed.cohort) != job.fingerprint:
@@ -91,25 +96,31 @@ def run_job(job: Job, on_epoch: Callable[[Epoch], None] | None = None) -> None:
     if job.folder.exists() and any(job.folder.iterdir()):
         raise StudyError(f"{job.folder} is not empty; a job needs it new. Remove that folder and run again.")
     job.folder.parent.mkdir(parents=True, exist_ok=True)
-    _sweep(job.folder, "partial")  # of a process that was killed
+    sweep(job.folder)  # of a process that was killed
     key = hashlib.sha256(json.dumps(job.spec, sort_keys=True).encode()).hexdigest()[:12]
     state = job.folder.with_name(f".{job.folder.name}.{key}.state")
     model, progress = fit_split(feed, job.split, job.settings, job.seed, job.fold, on_epoch, state)
     fitted = time.time()
     test = feed.bags_of(job.split.test)
     table, attention = predict_table(model, feed, test, job.settings)
-    with new_folder(job.folder) as folder:
-        table.to_csv(folder / "predictions.csv", index=False)
-        trace = pd.DataFrame([asdict(epoch) for epoch in progress.epochs])
-        trace.assign(kept=trace["epoch"] == progress.best).to_csv(folder / "trace.csv", index=False)
-        save_model(folder, model, make_card(feed, model, job.settings, job.seed, progress))
-        if job.attention:
-            places = {f"{slide}/coords": _coords(feed.cohort, slide) for slide in attention}
-            save_file(attention | places, folder / "attention.safetensors")
-        times = {"fit": fitted - started, "predict": time.time() - fitted, "epochs": len(progress.epochs)}
-        values = {"name": job.name, "spec": job.spec, "best_epoch": progress.best, "seconds": times}
-        write_json(folder / "job.json", {**values, "variant": job.variant, "fold": job.fold, "origin": origin()})
-    _sweep(job.folder, "state")  # this one, and any of settings that were given up
+    try:
+        with new_folder(job.folder) as folder:
+            table.to_csv(folder / "predictions.csv", index=False)
+            trace = pd.DataFrame([asdict(epoch) for epoch in progress.epochs])
+            trace.assign(kept=trace["epoch"] == progress.best).to_csv(folder / "trace.csv", index=False)
+            save_model(folder, model, make_card(feed, model, job.settings, job.seed, progress))
+            if job.attention:
+                places = {f"{slide}/coords": _coords(feed.cohort, slide) for slide in attention}
+                save_file(attention | places, folder / ATTENTION)
+            times = {"fit": fitted - started, "predict": time.time() - fitted, "epochs": len(progress.epochs)}
+            values = {"name": job.name, "spec": job.spec, "best_epoch": progress.best, "seconds": times}
+            write_json(folder / "job.json", {**values, "variant": job.variant, "fold": job.fold, "origin": origin()})
+            _check_whole(folder, [*FILES, *[ATTENTION] * job.attention])
+    except OSError:
+        if not job.done:  # else another attempt was first, which is as good
+            raise
+    for left in job.folder.parent.glob(f".{job.folder.name}.*.state"):  # this one, and any of settings given up
+        remove(left)
 
 
 def fit_split(
@@ -174,6 +185,7 @@ def make_card(feed: Feed, model: Model, settings: Settings, seed: int, progress:
         classes=cohort.classes,
         encoder=cohort.encoder,
         patch_um=cohort.patch_um,
+        tiles=cohort.tiles,
         level=settings.level,
         training=training,
         origin=origin(),
@@ -220,10 +232,14 @@ def forget() -> None:
     _cohort.cache_clear()
 
 
-def _sweep(folder: Path, ending: str) -> None:
-    """Remove what a job left beside its folder."""
-    for left in folder.parent.glob(f".{folder.name}.*.{ending}"):
-        shutil.rmtree(left) if left.is_dir() else left.unlink()
+def _check_whole(folder: Path, names: Sequence[str]) -> None:
+    """Refuse to call a folder a finished job that lacks a file of one."""
+    missing = [name for name in names if not (folder / name).is_file()]
+    if missing:
+        raise StudyError(
+            f"{folder}: {', '.join(missing)} vanished after being written; expected a folder that nothing else clears. "
+            "Run again."
+        )
 
 
 def _coords(cohort: Cohort, slide_id: str) -> np.ndarray:

@@ -31,6 +31,7 @@ COHORT_KEYS = {
 }
 PATHS = ("labels", "features", "slide_table", "splits")
 DEFAULTS = asdict(Settings())
+Folds = Mapping[tuple[str, int], list[Fold]]  # of a cohort and a seed
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -178,12 +179,18 @@ def run_study(
     processes: int = 1,
     listen: Listener = lambda event: None,
     on_plan: Callable[[list[Job], int], None] = lambda jobs, done: None,
-    on_ray: bool = False,
+    on_ray: int | None = None,
+    on_cluster: Callable[[str], None] = lambda words: None,
 ) -> Result:
-    """Do what is missing in the folder `out`, then gather its tables. on_ray: by the cluster that was joined."""
+    """Do what is missing in the folder `out`, then gather its tables. on_ray: by the cluster that was joined, with
+    so many CPUs a job; on_cluster is told what it has. processes: of this machine, which share memory_gb; on Ray each
+    job has all of it."""
+    require("processes", processes, processes == 1 or not on_ray, "1 with on_ray, which starts what its nodes can take")
     out = Path(out)
-    jobs, cohorts = plan(study, out, processes)
+    cohorts, folds = _prepare(study)
+    _make_folder(out)  # nothing is written before everything is known to be possible
     with alone_in(out):
+        jobs = _expand(study, cohorts, folds, out, processes)
         refuse_other_settings(jobs)
         missing = [job for job in jobs if not job.done]
         on_plan(jobs, len(jobs) - len(missing))
@@ -195,7 +202,7 @@ def run_study(
             listen(event)
 
         if on_ray:
-            run_on_ray(missing, cohorts, out, note)
+            run_on_ray(missing, cohorts, out, note, cpus=on_ray, on_cluster=on_cluster)
         else:
             run_local(missing, processes, note)
         if failed and not any(whole([job for job in jobs if not job.shuffled], name) for name in cohorts):
@@ -210,14 +217,25 @@ def run_study(
 
 def plan(study: Study, out: Path, processes: int = 1) -> tuple[list[Job], dict[str, Cohort]]:
     """Read the cohorts, make or reuse the folds, and list every job of the study in the order of running."""
+    cohorts, folds = _prepare(study)
+    _make_folder(out)
+    return _expand(study, cohorts, folds, out, processes), cohorts
+
+
+def _prepare(study: Study) -> tuple[dict[str, Cohort], Folds]:
+    """All that can be known without a run folder."""
     cohorts = {name: spec.read() for name, spec in study.cohorts.items()}
     if any(settings.level == "patient" for settings in study.variants.values()):
         for cohort in cohorts.values():
             check_patients(cohort)
-    folds = {
-        (name, seed): _folds(study, name, cohort, seed, out) for name, cohort in cohorts.items() for seed in study.seeds
+    return cohorts, {
+        (name, seed): _folds(study, name, cohort, seed) for name, cohort in cohorts.items() for seed in study.seeds
     }
-    _keep_folds(study, cohorts, folds, out)  # nothing is written before everything is known to be possible
+
+
+def _expand(study: Study, cohorts: Mapping[str, Cohort], folds: Folds, out: Path, processes: int) -> list[Job]:
+    """Every job in the order of running, on the folds that the run folder has or is given here."""
+    _keep_folds(study, cohorts, folds, out)
     jobs = []
     for name, cohort in cohorts.items():
         mark = fingerprint(cohort)
@@ -242,7 +260,7 @@ def plan(study: Study, out: Path, processes: int = 1) -> tuple[list[Job], dict[s
                                 folder=job_folder(out, name, variant, seed, number, shuffled),
                             )
                         )
-    return jobs, cohorts
+    return jobs
 
 
 def job_folder(out: Path, cohort: str, variant: str, seed: int, fold: int, shuffled: bool) -> Path:
@@ -283,8 +301,8 @@ def _graph_for(settings: Settings, variants: Iterable[Settings]) -> GraphConfig 
     return kin[0].graph_config() if kin else None
 
 
-def _folds(study: Study, name: str, cohort: Cohort, seed: int, out: Path) -> list[Fold]:
-    """The folds of a cohort, from a given file or made; never others than those the run folder has."""
+def _folds(study: Study, name: str, cohort: Cohort, seed: int) -> list[Fold]:
+    """The folds of a cohort, from a given file or made."""
     ids, patients = list(cohort.slide_ids), list(cohort.patients)
     if name in study.splits:
         folds = read_splits(study.splits[name], ids, patients)
@@ -298,27 +316,32 @@ def _folds(study: Study, name: str, cohort: Cohort, seed: int, out: Path) -> lis
             )
         labels = [cohort.classes[label] for label in cohort.labels]
         folds = make_folds(ids, patients, labels, folds=study.folds, seed=seed, sites=sites)
-    path = _folds_file(study, name, seed, out)
-    if path.exists() and read_splits(path, ids, patients) != folds:
-        raise StudyError(
-            f"{path} holds other folds than this study asks for: the labels, the number of folds, the seed, by_site or "
-            "splits have changed since. Give another --out; to keep those folds, name that file as splits."
-        )
     return folds
 
 
-def _keep_folds(
-    study: Study, cohorts: Mapping[str, Cohort], folds: Mapping[tuple[str, int], list[Fold]], out: Path
-) -> None:
+def _make_folder(out: Path) -> None:
     try:
         (out / "jobs").mkdir(parents=True, exist_ok=True)
     except OSError as error:
         raise StudyError(f"{out}: cannot be written ({error.strerror}). Choose another --out.") from error
+
+
+def _keep_folds(study: Study, cohorts: Mapping[str, Cohort], folds: Folds, out: Path) -> None:
+    """Write the folds that the run folder lacks; never others than those it has."""
+    lacking = []
     for (name, seed), parts in folds.items():
         path, cohort = _folds_file(study, name, seed, out), cohorts[name]
+        ids, patients = list(cohort.slide_ids), list(cohort.patients)
         if not path.exists():
-            made_by = None if name in study.splits else seed
-            write_folds(parts, path, list(cohort.slide_ids), list(cohort.patients), seed=made_by)
+            lacking.append((parts, path, ids, patients, None if name in study.splits else seed))
+        elif read_splits(path, ids, patients) != parts:
+            raise StudyError(
+                f"{path} holds other folds than this study asks for: the labels, the number of folds, the seed, "
+                "by_site or splits have changed since. Give another --out; to keep those folds, name that file as "
+                "splits."
+            )
+    for parts, path, ids, patients, made_by in lacking:
+        write_folds(parts, path, ids, patients, seed=made_by)
 
 
 def _folds_file(study: Study, name: str, seed: int, out: Path) -> Path:

@@ -36,7 +36,7 @@ class Feed:
     ) -> None:
         self.cohort, self.graph, self.grid, self.shuffle = cohort, graph, grid, shuffle
         self._slides = Store(self._prepare, memory_gb * 1e9)
-        self.members = _bags(cohort, level)  # bag -> its slides
+        self.members = bag_members(cohort, level)  # bag -> its slides
 
     def __len__(self) -> int:
         """Number of bags."""
@@ -79,7 +79,8 @@ def shuffle_places(bag: Bag, seed: int) -> Bag:
     return dataclasses.replace(bag, coords=bag.coords[torch.from_numpy(rng.permutation(len(bag)))])
 
 
-def _bags(cohort: Cohort, level: str) -> list[list[int]]:
+def bag_members(cohort: Cohort, level: str) -> list[list[int]]:
+    """The slides of each bag: one, or all of a patient."""
     if level == "slide":
         return [[index] for index in range(len(cohort))]
     found: dict[str, list[int]] = {}

@@ -123,7 +123,7 @@ def fit(
 
     while not progress.stop(config):
         start, number = time.perf_counter(), len(progress.epochs) + 1
-        with _seeded(seed, number) as generator:
+        with _seeded(seed, number, device) as generator:
             mil, jigsaw = _pass(model, feed, train, optimiser, scaler, lam, weights, config, generator, team)
         if not all(bool(weight.isfinite().all()) for weight in model.parameters()):
             raise ConfigError(f"the training diverged in epoch {number}: weights are no numbers any more. {_DIVERGED}")
@@ -243,16 +243,21 @@ def macro_auc(labels: np.ndarray, probabilities: np.ndarray) -> float:
 
 
 def pick_device(name: str) -> torch.device:
-    if name == "auto":
-        return torch.device("cuda" if torch.cuda.is_available() else "cpu")
-    try:
-        device = torch.device(name)
-    except RuntimeError as error:
-        raise ConfigError(f"device: found {name!r}, expected auto, cpu, cuda or cuda:1.") from error
-    found = torch.cuda.device_count()
+    """The device that a name means on this machine; one that is not there is refused."""
+    device, found = read_device(name), torch.cuda.device_count()
     if device.type == "cuda" and (device.index or 0) >= found:
         raise ConfigError(f"device: {name!r}, but torch sees {found} CUDA devices here. Use auto or cpu.")
     return device
+
+
+def read_device(name: str) -> torch.device:
+    """The same where jobs run elsewhere: only a name that no machine knows is refused."""
+    if name == "auto":
+        return torch.device("cuda" if torch.cuda.is_available() else "cpu")
+    try:
+        return torch.device(name)
+    except RuntimeError as error:
+        raise ConfigError(f"device: found {name!r}, expected auto, cpu, cuda or cuda:1.") from error
 
 
 def class_weights(labels: Tensor, classes: int) -> Tensor:
@@ -266,11 +271,19 @@ def autocast(device: torch.device, precision: str) -> Any:
 
 
 @contextmanager
-def _seeded(seed: int, epoch: int) -> Iterator[torch.Generator]:
-    """Randomness of one epoch. Dropout draws from the global generator: seed it, and leave it as it was."""
+def _seeded(seed: int, epoch: int, device: torch.device) -> Iterator[torch.Generator]:
+    """Randomness of one epoch. Dropout draws from the device's global generator: seed it, and leave it as it was.
+
+    Other GPUs are not touched, which torch.manual_seed and a fork without devices would do.
+    """
     mixed = int(np.random.SeedSequence([seed, epoch]).generate_state(1, np.uint64)[0] >> 1)
-    with torch.random.fork_rng():
-        torch.manual_seed(mixed)
+    with torch.random.fork_rng(devices=[device] if device.type == "cuda" else []):
+        torch.default_generator.manual_seed(mixed)
+        if device.type == "cuda":
+            with torch.cuda.device(device):
+                torch.cuda.manual_seed(mixed)
+        elif device.type == "mps":
+            torch.mps.manual_seed(mixed)
         yield torch.Generator().manual_seed(mixed)
 
 

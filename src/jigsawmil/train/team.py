@@ -34,10 +34,14 @@ class Team:
         return items[start:end]
 
     def gather(self, own: Tensor, start: int, count: int) -> Tensor:
-        """Rows of all processes, in order: this one has those from `start` on, of `count`."""
+        """Rows of all processes, in order: this one has those from `start` on, of `count`.
+
+        In single precision at least: all must exchange one type, and one without rows knows nothing of autocast's.
+        """
         if self.size == 1:
             return own
-        rows = own.new_zeros(count, *own.shape[1:])
+        kind = torch.promote_types(own.dtype, torch.float32)
+        rows = own.new_zeros(count, *own.shape[1:], dtype=kind)
         rows[start : start + len(own)] = own
         dist.all_reduce(rows)
         return rows
