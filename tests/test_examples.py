@@ -37,14 +37,9 @@ def test_the_whole_way_from_slides(tmp_path: Path, capsys: pytest.CaptureFixture
         torch.jit.script(MeanColour()).save(str(tmp_path / "colour.pt"))
     (tmp_path / "colour.pt.json").write_text(json.dumps({"size": 32}))
     out = tmp_path / "out"
-    before = torch.get_num_threads()
-    torch.set_num_threads(1)
-    try:
-        example("from_slides").whole_way(
-            out, slides=6, patches=12, kind="composition", encoder=str(tmp_path / "colour.pt"), folds=2, epochs=2
-        )
-    finally:
-        torch.set_num_threads(before)
+    example("from_slides").whole_way(
+        out, slides=6, patches=12, kind="composition", encoder=str(tmp_path / "colour.pt"), folds=2, epochs=2
+    )
     printed = capsys.readouterr().out
     for verb in ("paint", "extract", "compare", "train", "predict"):
         assert f"$ jigsawmil {verb} " in printed

@@ -3,7 +3,7 @@
 import io
 import shutil
 import sys
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from contextlib import ExitStack, redirect_stderr, redirect_stdout
 from pathlib import Path
 from typing import NamedTuple
@@ -11,7 +11,6 @@ from unittest import mock
 
 import pandas as pd
 import pytest
-import torch
 
 from jigsawmil.cli import main
 from jigsawmil.cohort.phantom import make_phantom, write_phantom
@@ -24,15 +23,6 @@ class Ran(NamedTuple):
 
 
 Program = Callable[..., Ran]
-
-
-@pytest.fixture(autouse=True, scope="session")
-def one_thread() -> Iterator[None]:
-    """Small tensors on several threads spend their time waiting for one another."""
-    before = torch.get_num_threads()
-    torch.set_num_threads(1)
-    yield
-    torch.set_num_threads(before)
 
 
 @pytest.fixture(scope="session")

@@ -5,6 +5,7 @@ import json
 import re
 import shutil
 from collections.abc import Callable
+from contextlib import nullcontext
 from pathlib import Path
 
 import numpy as np
@@ -12,7 +13,9 @@ import pandas as pd
 import pytest
 import torch
 
+from jigsawmil.cli import show
 from jigsawmil.cohort.formats import find_bags, read_bag, write_bag
+from jigsawmil.errors import StudyError
 from jigsawmil.train.apply import apply_model
 from jigsawmil.train.checkpoint import load_model
 
@@ -84,6 +87,32 @@ def test_the_printed_table_and_the_pictures(finished) -> None:
     assert {path.stem for path in (run / "plots").iterdir()} == pictures
     assert "done    cohort abmil seed 0 fold 0" in ran.out
     assert ran.err == ""
+
+
+@pytest.mark.parametrize(
+    ("typed", "processes", "on_ray"),
+    [
+        ([], 3, None),
+        (["--device", "cpu"], 1, None),
+        (["--jobs", "2"], 2, None),
+        (["--executor", "ray", "--device", "cuda", "--cpus", "4"], 1, 4),  # a GPU of the cluster's, whatever is here
+    ],
+)
+def test_jobs_are_spread_over_the_gpus_of_this_machine(
+    typed, processes, on_ray, compare, given, tmp_path, monkeypatch
+) -> None:
+    asked: list[tuple[int, int | None]] = []
+
+    def run(*_, processes: int, on_ray: int | None, **__):
+        asked.append((processes, on_ray))
+        raise StudyError("asked")
+
+    monkeypatch.setattr(torch.cuda, "device_count", lambda: 0 if on_ray else 3)
+    monkeypatch.setattr(show, "run_study", run)
+    monkeypatch.setattr(show, "ray_cluster", lambda address: nullcontext("Ray"))
+    ran = compare(*given, *typed, "--out", tmp_path / "run")
+    assert "Error: asked" in ran.err
+    assert asked == [(processes, on_ray)]
 
 
 def test_positive_says_whose_probability_it_is(compare, given, tmp_path: Path, table: Table) -> None:

@@ -15,10 +15,10 @@ import torch
 from rich.console import Console
 from torch import Tensor, nn
 
-from jigsawmil.cli.extract import TilesProgress, _span
+from jigsawmil.cli.extract import TilesProgress, _span, everywhere
 from jigsawmil.cohort.formats import read_bag
 from jigsawmil.slides.encoders import SPECS
-from jigsawmil.slides.extract import Extracted
+from jigsawmil.slides.extract import Extracted, ExtractSettings
 from jigsawmil.slides.painter import Plan, paint, write_slide
 
 Program = Callable[..., Any]
@@ -130,6 +130,18 @@ def test_the_bar_shows_tiles_a_second_and_the_time_left(tmp_path: Path, monkeypa
     assert words[3] == "b 200/200  20 tiles/s  10 s left"
     assert words[-1] == "c 200/200  20 tiles/s  0 s left"
     assert "slides" in out.getvalue()
+
+
+def test_on_a_cluster_a_slide_keeps_the_name_of_its_link(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (tmp_path / "0f3a.svs").touch()
+    (tmp_path / "TCGA-01.svs").symlink_to(tmp_path / "0f3a.svs")
+    monkeypatch.chdir(tmp_path)
+    paths, settings, load = everywhere(
+        [Path("TCGA-01.svs")], ExtractSettings(masks=Path("m")), {"name": "mine.pt", "weights": None}
+    )
+    assert paths == [tmp_path / "TCGA-01.svs"]
+    assert settings.masks == tmp_path / "m"
+    assert load == {"name": str(tmp_path / "mine.pt"), "weights": None}
 
 
 def test_spans_of_time_are_short() -> None:

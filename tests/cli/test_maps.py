@@ -193,6 +193,6 @@ def write_stamp(features: Path, path: Path) -> None:
 
 def test_microns_with_a_stated_resolution_are_exported(jigsawmil, model: Path, features: Path, tmp_path: Path) -> None:
     write_stamp(features, tmp_path / f"{SLIDE}.h5")
-    ran = jigsawmil("export", model, tmp_path / f"{SLIDE}.h5", "--mpp", 0.25, "--out", tmp_path / "out")
+    ran = jigsawmil("export", model, tmp_path / f"{SLIDE}.h5", "--slide-mpp", 0.25, "--out", tmp_path / "out")
     assert ran.code == 0, ran.err
     assert ring(tmp_path / "out") == pytest.approx(read_bag(features).coords.numpy(), abs=0.01)

@@ -5,9 +5,10 @@ from dataclasses import dataclass
 from typing import Annotated
 
 import pytest
+import torch
 import typer
 
-from jigsawmil.cli.options import MethodOptions, TableOptions, TargetOptions, grouped, key_values
+from jigsawmil.cli.options import MethodOptions, TableOptions, TargetOptions, WhereOptions, grouped, key_values
 from jigsawmil.errors import ConfigError
 from jigsawmil.train.settings import Settings
 
@@ -64,6 +65,38 @@ def test_the_options_have_the_defaults_of_the_settings() -> None:
 def test_options_and_set_make_one_settings() -> None:
     options = MethodOptions(k=7, lambda_="0.25", more=["heads=4", "gated=true"])
     assert options.settings("graph-abmil+jigsaw") == Settings(k=7, lambda_=0.25, heads=4, gated=True)
+
+
+@pytest.mark.parametrize(
+    ("gpus", "jobs", "devices", "processes"),
+    [
+        (4, None, ["auto", "auto"], 4),
+        (4, None, ["cuda"], 4),
+        (4, None, ["cpu", "cuda:1"], 1),
+        (4, 2, ["auto"], 2),
+        (4, 6, ["cpu"], 6),
+        (1, None, ["auto"], 1),
+        (0, None, ["auto"], 1),
+    ],
+)
+def test_one_process_a_gpu_where_nobody_says_otherwise(gpus, jobs, devices, processes, monkeypatch) -> None:
+    monkeypatch.setattr(torch.cuda, "device_count", lambda: gpus)
+    assert WhereOptions(jobs).processes(devices) == processes
+    if jobs is None:
+        assert WhereOptions(executor="ray").processes(devices) == 1  # memory is not shared out by a driver's GPUs
+
+
+def test_a_device_is_looked_for_where_the_jobs_run(monkeypatch) -> None:
+    monkeypatch.setattr(torch.cuda, "device_count", lambda: 0)
+    ray = WhereOptions(executor="ray")
+    assert MethodOptions(device="cuda").settings("abmil", ray) == Settings(method="abmil", device="cuda")
+    with pytest.raises(ConfigError, match="'cuda', but torch sees 0 CUDA devices here"):
+        MethodOptions(device="cuda").settings("abmil")
+    for name in ("cuda:0", "cuda:1"):
+        with pytest.raises(ConfigError, match=f"found '{name}', expected auto, cpu or cuda .* Say --device cuda"):
+            ray.check_device(name)
+    with pytest.raises(ConfigError, match="device: found 'gpu'"):
+        ray.check_device("gpu")
 
 
 def test_only_what_was_given_goes_on(tmp_path) -> None:

@@ -14,8 +14,9 @@ import torch
 from PIL import Image
 from torch import Tensor, nn
 
-from jigsawmil.cohort.formats import read_bag
+from jigsawmil.cohort.formats import peek_bag, read_bag
 from jigsawmil.slides.painter import Plan, paint, write_slide
+from jigsawmil.slides.tiles import TileSpec
 
 Program = Callable[..., Any]
 CELLS = np.array([[0, 0], [1, 0], [0, 1], [1, 1]])
@@ -72,6 +73,25 @@ def changed(world: Path, tmp_path: Path) -> Callable[..., Path]:
 def test_the_card_knows_how_features_were_made(world: Path) -> None:
     card = json.loads((world / "model" / "model.json").read_text())
     assert (card["encoder"], card["patch_um"]) == ("colour", 128.0)
+    assert card["tiles"] == {"patch": 256, "mpp": 0.5, "overlap": 0, "share": 0.25, "drawn": False}
+
+
+def test_slides_are_cut_as_for_the_training(
+    jigsawmil: Program, world: Path, changed: Callable[..., Path], tmp_path: Path
+) -> None:
+    """The very tiles that `extract` gives with the training's options, down to the features."""
+    weights = world / "encoder" / "colour.pt"
+    tiles = {"patch": 112, "mpp": 1.0, "overlap": 28, "share": 0.6}
+    model = changed(tiles=tiles, patch_um=112.0)
+    slide, out = world / "new" / "0006.tif", tmp_path / "p.csv"
+    ran = jigsawmil("predict", model, slide, "--weights", weights, "--out", out, "--device", "cpu")
+    assert ran.code == 0, ran.err
+    options = [part for key, value in tiles.items() for part in (f"--{key}", value)]
+    ran = jigsawmil("extract", slide, "--encoder", weights, *options, "--out", tmp_path / "f", "--device", "cpu")
+    assert ran.code == 0, ran.err
+    name = Path("10x_112px_28px_overlap") / "features_colour" / "0006.h5"
+    assert (tmp_path / "p-features" / name).read_bytes() == (tmp_path / "f" / name).read_bytes()
+    assert peek_bag(tmp_path / "f" / name).tiles == TileSpec(**tiles)
 
 
 def test_a_slide_gives_the_answer_that_its_features_give(jigsawmil: Program, world: Path, tmp_path: Path) -> None:
@@ -85,7 +105,7 @@ def test_a_slide_gives_the_answer_that_its_features_give(jigsawmil: Program, wor
     table = pd.read_csv(out, dtype={"slide_id": str})
     assert table["slide_id"].tolist() == ["0006", "0007"]
     assert table["prediction"].tolist() == ["tumour", "stroma"]
-    assert "0006: tumour (probability " in ran.out
+    assert "0006: tumour (probability of tumour " in ran.out
     for name in ("0006", "0007"):
         picture = np.asarray(Image.open(maps / f"{name}.png").convert("RGB"))
         assert picture.shape[0] > 300
@@ -136,6 +156,44 @@ def test_a_slide_that_cannot_be_read_fails_alone(jigsawmil: Program, world: Path
     assert "Failed: broken.svs" in ran.err
     assert "No tissue: glass" in ran.out
     assert pd.read_csv(out, dtype={"slide_id": str})["slide_id"].tolist() == ["0006"]
+    weights = ["--weights", world / "encoder" / "colour.pt", "--device", "cpu", "--quiet"]
+    again = jigsawmil("predict", world / "model", *given[1:], *weights, "--out", out)
+    assert again.code == 1  # glass has no prediction, and is named each time
+    assert "No tissue: glass" in again.out
+
+
+def test_another_slide_of_the_same_name_gets_its_own_answer(jigsawmil: Program, world: Path, tmp_path: Path) -> None:
+    out = tmp_path / "p.csv"
+    options = ["--weights", world / "encoder" / "colour.pt", "--device", "cpu", "--out", out]
+    for name, truth in (("0006", "tumour"), ("0007", "stroma"), ("0006", "tumour")):
+        shutil.copy(world / "new" / f"{name}.tif", tmp_path / "HE.tif")
+        ran = jigsawmil("predict", world / "model", tmp_path / "HE.tif", *options)
+        assert ran.code == 0, ran.err
+        assert pd.read_csv(out)["prediction"].tolist() == [truth]
+
+
+def test_a_stated_resolution_is_for_slides_that_have_none(jigsawmil: Program, world: Path, tmp_path: Path) -> None:
+    """0.501 beside a slide that says 0.5 is no contradiction, neither for the slide nor for its features."""
+    given = [world / "new" / "0006.tif", "--weights", world / "encoder" / "colour.pt", "--device", "cpu"]
+    ran = jigsawmil("predict", world / "model", *given, "--slide-mpp", "0.501", "--out", tmp_path / "p.csv")
+    assert ran.code == 0, ran.err
+
+
+def test_who_trained_on_outlines_is_told(
+    jigsawmil: Program, world: Path, changed: Callable[..., Path], tmp_path: Path
+) -> None:
+    tiles = {"patch": 256, "mpp": 0.5, "overlap": 0, "share": 0.25, "drawn": True}
+    slide, out = world / "new" / "0006.tif", tmp_path / "p.csv"
+    options = ["--weights", world / "encoder" / "colour.pt", "--device", "cpu", "--out", out]
+    ran = jigsawmil("predict", changed(tiles=tiles), slide, *options)
+    assert "outlined by hand; without --masks it sees all tissue" in " ".join(ran.out.split())
+    square = [[256, 256], [512, 256], [512, 512], [256, 512], [256, 256]]
+    (tmp_path / "0006.geojson").write_text(json.dumps({"type": "Polygon", "coordinates": [square]}))
+    ran = jigsawmil("predict", changed(tiles=tiles), slide, *options, "--masks", tmp_path)
+    assert ran.code == 0, ran.err
+    assert "by hand" not in ran.out
+    [features] = (tmp_path / "p-features").rglob("0006.h5")
+    assert len(read_bag(features)) == 1
 
 
 def test_what_a_model_does_not_know_is_asked_for(
@@ -149,16 +207,16 @@ def test_what_a_model_does_not_know_is_asked_for(
         ({}, [], "colour, which is not among `jigsawmil encoders`"),
         ({}, ["--weights", other], "is the encoder other"),
         ({"encoder": "uni"}, [], "uni is the encoder uni and gives 1024 numbers"),
-        ({"patch_um": None}, ["--weights", weights], "does not know how large the patches were"),
+        ({"patch_um": None, "tiles": None}, ["--weights", weights], "does not know how large the patches were"),
         ({}, ["--weights", weights, "--patch-um", "64"], "trained on patches of 128 microns"),
-        ({}, ["--weights", weights, "--mpp", "0.5"], "need --slide-mpp"),
+        ({}, ["--weights", weights, "--patch-size", "256"], "complete what feature files say"),
     ]
     for card, options, words in cases:
         ran = jigsawmil("predict", changed(**card), slide, *options, "--out", tmp_path / "p.csv", "--device", "cpu")
         assert ran.code == 1, words
         assert words in " ".join(ran.err.split()), ran.err
     stated = ["--weights", weights, "--patch-um", "128", "--out", tmp_path / "p.csv", "--device", "cpu"]
-    assert jigsawmil("predict", changed(patch_um=None), slide, *stated).code == 0
+    assert jigsawmil("predict", changed(patch_um=None, tiles=None), slide, *stated).code == 0
 
 
 def test_a_slide_without_mpp_asks_for_it(jigsawmil: Program, world: Path, tmp_path: Path) -> None:

@@ -4,10 +4,12 @@ from pathlib import Path
 
 import pandas as pd
 import pytest
+from fsspec.implementations.local import LocalFileSystem
 from rich.console import Console
 
-from jigsawmil.cli.show import check_target, console, tracked, write_csv
+from jigsawmil.cli.show import check_target, console, run_folder, tracked, write_csv
 from jigsawmil.errors import StudyError
+from jigsawmil.study import storage
 
 
 def test_a_hundred_columns_where_there_is_no_terminal(monkeypatch) -> None:
@@ -50,3 +52,49 @@ def test_a_target_is_looked_at_before_the_work(tmp_path: Path) -> None:
     (tmp_path / "file").write_text("")
     with pytest.raises(StudyError, match="cannot be written"):
         check_target(tmp_path / "file" / "p.csv")
+
+
+@pytest.mark.parametrize("word", ["seed0-fold0", "summary.csv"])
+def test_all_of_it_is_at_the_url_only_when_it_is(compare, given, tmp_path: Path, monkeypatch, word: str) -> None:
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr(storage, "PAUSES", ())
+    url, put = f"file://{tmp_path}/bucket/run", LocalFileSystem.put_file
+
+    def full(files, source: str, target: str, **options: object) -> None:
+        if word in source:
+            raise ConnectionError("reset by peer")
+        put(files, source, target, **options)
+
+    with monkeypatch.context() as patch:
+        patch.setattr(LocalFileSystem, "put_file", full)
+        ran = compare(*given, "--out", url)
+    assert ran.code == 1
+    assert "the storage failed (ConnectionError: reset by peer)" in ran.err
+    assert ran.out.count("done    ") == 2  # and no job was stopped by it
+    assert "All of it is at" not in ran.out
+    again = compare(*given, "--out", url)
+    assert again.code == 0, again.err
+    assert "2 of 2 jobs are done already" in again.out
+    assert ("1 finished jobs of an earlier run were sent there" in again.out) == (word == "seed0-fold0")
+    assert f"All of it is at {url}" in again.out
+    copy = next((tmp_path / ".jigsawmil").iterdir())
+    local = {str(file.relative_to(copy)) for file in copy.rglob("*") if file.is_file() and file.name != ".lock"}
+    assert {str(file.relative_to("bucket/run")) for file in Path("bucket/run").rglob("*") if file.is_file()} == local
+
+
+def test_jobs_that_failed_are_told_also_where_the_storage_fails(compare, given, tmp_path: Path, monkeypatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr(storage, "PAUSES", ())
+
+    def broken(*_: object, **__: object) -> None:
+        raise ConnectionError("reset by peer")
+
+    monkeypatch.setattr(LocalFileSystem, "put_file", broken)
+    url = f"file://{tmp_path}/bucket/run"
+    foreign = run_folder(url) / "jobs" / "cohort" / "graph-mil" / "seed0-fold1" / "foreign.txt"
+    foreign.parent.mkdir(parents=True)
+    foreign.touch()
+    ran = compare(*given, "--methods", "abmil,graph-mil", "--out", url)
+    assert ran.code == 1
+    assert "is not empty; a job needs it new" in ran.err
+    assert "the storage failed" in ran.err

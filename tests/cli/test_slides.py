@@ -42,7 +42,7 @@ def test_tissue_writes_a_mask_polygons_and_a_picture_for_each_slide(
         truth = np.asarray(Image.open(painted / "truth" / f"{name}_tissue.png")) > 0
         truth = truth.reshape(mask.shape[0], 2, mask.shape[1], 2).mean(axis=(1, 3)) >= 0.5
         assert (mask & truth).sum() > 0.9 * (mask | truth).sum()
-        assert json.loads((tmp_path / f"{name}_tissue.geojson").read_text())["features"]
+        assert json.loads((tmp_path / f"{name}.geojson").read_text())["features"]
         assert (tmp_path / f"{name}_preview.png").exists()
 
 
@@ -51,17 +51,18 @@ def test_an_own_mask_takes_the_place_of_the_found_one(jigsawmil: Callable, paint
     own = tmp_path / "own.geojson"
     own.write_text(json.dumps({"type": "Polygon", "coordinates": [square]}))
     slide = painted / "slides" / "0001.tif"
-    ran = jigsawmil("tissue", slide, "--mask", own, "--out", tmp_path / "a", "--quiet")
+    ran = jigsawmil("tissue", slide, "--masks", own, "--out", tmp_path / "a", "--quiet")
     assert ran.out.strip() == "0001.tif: 0.07 mm² of tissue, 4 tiles"
 
     folder = tmp_path / "masks"
     folder.mkdir()
     own.rename(folder / "0001.geojson")
-    ran = jigsawmil("tissue", painted / "slides", "--mask", folder, "--out", tmp_path / "b", "--quiet")
+    ran = jigsawmil("tissue", painted / "slides", "--masks", folder, "--out", tmp_path / "b", "--quiet")
     assert ran.code == 1  # the other one has no mask: told, and the first is done
     assert "0001.tif: 0.07 mm²" in ran.out
-    assert "0002.geojson: does not exist" in ran.err
-    ran = jigsawmil("tissue", painted / "slides", "--mask", folder / "0001.geojson", "--out", tmp_path / "c", "--quiet")
+    assert "0002.tif: no 0002.geojson in" in ran.err
+    one = ["--masks", folder / "0001.geojson"]
+    ran = jigsawmil("tissue", painted / "slides", *one, "--out", tmp_path / "c", "--quiet")
     assert ran.code == 1
     assert "one outline for 2 slides" in ran.err
 
@@ -76,9 +77,9 @@ def test_what_cannot_be_read_is_told_and_does_not_stop_the_rest(
     assert ran.code == 1
     assert "broken.svs: no slide format" in ran.err
     assert "plain.png: the slide does not say how large its pixels are" in ran.err
-    assert "--mpp" in ran.err
+    assert "--slide-mpp" in ran.err
     assert "0001.tif: " in ran.out
-    ran = jigsawmil("tissue", tmp_path / "plain.png", "--mpp", 0.5, "--out", tmp_path / "out", "--quiet")
+    ran = jigsawmil("tissue", tmp_path / "plain.png", "--slide-mpp", 0.5, "--out", tmp_path / "out", "--quiet")
     assert ran.out.strip() == "plain.png: 0.00 mm² of tissue, 0 tiles"
 
 

@@ -72,9 +72,32 @@ def test_a_line_a_job_where_there_is_no_terminal() -> None:
         progress(Event(job(fold=2), error="Traceback\n  File\nValueError: a [bad] slide"))
     assert file.getvalue().splitlines() == [
         "1 of 3 jobs are done already; going on with the rest.",
-        "done    colon graph-abmil+jigsaw seed 0 fold 1 (2 s)",  # its first epoch counts
+        "done    colon graph-abmil+jigsaw seed 0 fold 1 (2 s); 2 of 3, about 1 min left",  # its first epoch counts
         "failed  colon graph-abmil+jigsaw seed 0 fold 2: ValueError: a [bad] slide",
     ]
+
+
+def test_a_job_runs_from_its_beginning_to_its_end_and_not_longer() -> None:
+    """On a cluster the last epoch of a job may come after its end; the bar must not pass the end."""
+    console, _ = screen(terminal=True)
+    with StudyProgress(console) as progress:
+        progress.plan([job(), job(fold=1)], 0)
+        progress(Event(job(), begun=True))
+        assert progress._bar.tasks[0].fields["counts"] == "1 running"
+        progress(Event(job(), FULL, begun=True))
+        assert progress._bar.tasks[0].completed == pytest.approx(0.3)
+        progress(Event(job()))
+        progress(Event(job(), FULL, begun=True))
+        assert progress._bar.tasks[0].fields["counts"] == "0 running"
+        assert progress._bar.tasks[0].completed == 1
+
+
+def test_a_cluster_that_changes_is_told() -> None:
+    console, file = screen()
+    with StudyProgress(console) as progress:
+        progress.cluster("Ray: 2 nodes, 4 CPUs")
+        progress.cluster("Ray: 1 node, 2 CPUs")
+    assert file.getvalue().splitlines() == ["Now Ray: 1 node, 2 CPUs"]
 
 
 def test_quiet_tells_failures_only() -> None:

@@ -174,7 +174,7 @@ def test_an_unstated_edge_is_the_distance_between_neighbours() -> None:
 
 def test_microns_without_a_resolution_are_refused() -> None:
     bag = bag_at(lattice(2, 2, 256.0), 256.0, unit="um")
-    with pytest.raises(FeatureError, match=r"in microns.*--mpp"):
+    with pytest.raises(FeatureError, match=r"in microns.*--slide-mpp"):
         level0_squares(bag)
     assert level0_squares(bag, 0.5).edge == 512
     assert (level0_squares(dataclasses.replace(bag, mpp=0.25)).corners == bag.coords.numpy() * 4).all()

@@ -1,6 +1,5 @@
 """The verb that turns slides into features, and the list of encoders."""
 
-import math
 import time
 from collections.abc import Iterator
 from dataclasses import replace
@@ -15,42 +14,38 @@ from rich.table import Table
 
 from ..config import choose
 from ..errors import StudyError
-from ..slides.encoders import ENCODERS, SPECS, encoder_spec
+from ..slides.encoders import ENCODERS, SPECS, EncoderSpec, encoder_spec
 from ..slides.encoders.files import is_file
-from ..slides.extract import PRECISIONS, Extracted, ExtractSettings, features_folder
-from ..slides.extract_all import extract_here, extract_on_ray, write_account
-from ..slides.slide import find_slides
-from ..study.on_ray import ray_cluster
+from ..slides.extract import PRECISIONS, Extracted, ExtractSettings, check_masks, features_folder
+from ..slides.extract_all import extract_here, write_account
+from ..slides.on_ray import extract_on_ray
+from ..slides.tiles import TileSpec
+from ..study.cluster import ray_cluster
 from ..train.checkpoint import ModelCard
 from ..train.fit import pick_device
 from .app import app
-from .options import Address, Device, ExecutorName, Out, Quiet
-from .show import console, writing_to
+from .options import Address, Device, ExecutorName, Out, Quiet, SlidesArgument, TileOptions, WhereOptions, grouped
+from .show import console, slide_files, writing_to
 
 EXTRACT = ExtractSettings()
 Weights = Annotated[Path | None, typer.Option(help="Local weights of the encoder, instead of the hub.")]
 TrustCode = Annotated[
     bool, typer.Option("--trust-code", help="Allow encoders whose loading runs code of their repository.")
 ]
-SlideMpp = Annotated[float | None, typer.Option(help="Microns per level-0 pixel of slides that do not say.")]
 Workers = Annotated[int, typer.Option(min=1, help="Threads that read tiles.")]
 
 
 @app.command()
+@grouped
 def extract(
-    slides: Annotated[list[Path], typer.Argument(help="Slides, or folders of slides.")],
+    slides: SlidesArgument,
     out: Out,
+    tiles: TileOptions,
     encoder: Annotated[
         str, typer.Option(help="One of `jigsawmil encoders`, or a TorchScript or ONNX file.")
     ] = "efficientnet-lite0",
     weights: Weights = None,
     trust_code: TrustCode = False,
-    patch: Annotated[int, typer.Option(help="Edge of a tile in pixels.")] = EXTRACT.patch,
-    mpp: Annotated[float, typer.Option(help="Microns a pixel of a tile.")] = EXTRACT.mpp,
-    overlap: Annotated[int, typer.Option(help="Pixels shared with the next tile.")] = EXTRACT.overlap,
-    share: Annotated[float, typer.Option(help="Share of a tile that must be tissue.")] = EXTRACT.share,
-    slide_mpp: SlideMpp = None,
-    masks: Annotated[Path | None, typer.Option(help="Folder of your own outlines, <slide>.geojson.")] = None,
     workers: Workers = EXTRACT.workers,
     batch: Annotated[
         int | None, typer.Option(help="Tiles encoded at a time. Default: 8 on a CPU, 64 elsewhere.")
@@ -67,22 +62,23 @@ def extract(
 
     Example: `jigsawmil extract slides --encoder uni --out features`
     """
-    choose("--executor", executor, ("local", "ray"))
+    WhereOptions(executor=executor, address=address)  # refuses what cannot be
     choose("--precision", precision, PRECISIONS)
-    name = encoder_spec(encoder).name
-    files, screen = find_slides(slides), console()
-    settings = ExtractSettings(
-        patch=patch, mpp=mpp, overlap=overlap, share=share, slide_mpp=slide_mpp, masks=masks, workers=workers,
-        batch=batch, device=str(pick_device(device)), precision=precision,
-    )  # fmt: skip
+    spec, screen = encoder_spec(encoder), console()
+    files = slide_files(slides, screen)
+    where = device if executor == "ray" else str(pick_device(device))  # a cluster's nodes have their own
+    settings = tiles.settings(spec, workers=workers, batch=batch, device=where, precision=precision)
+    check_masks(settings.masks, files)
+    for note in () if quiet else unusual(settings.tiles, spec):
+        screen.print(note, highlight=False, soft_wrap=True)
     load = {"name": encoder, "weights": weights, "trust_code": trust_code}
-    folder = features_folder(out, name, settings)
+    folder = features_folder(out, spec.name, settings)
     with writing_to(folder), TilesProgress(screen, len(files), quiet) as progress:
         if executor == "ray":
             with ray_cluster(address) as words:
                 progress.say(words)
-                paths = [file.resolve() for file in files]
-                found = progress.follow(extract_on_ray(paths, out.resolve(), load, settings), folder)
+                paths, settings, load = everywhere(files, settings, load)
+                found = progress.follow(extract_on_ray(paths, out.absolute(), load, settings), folder)
         else:
             found = progress.follow(extract_here(files, out, load, settings, progress.tiles), folder)
     show_extracted(found, screen, f"Features in {folder}")
@@ -90,10 +86,31 @@ def extract(
         raise typer.Exit(1)
 
 
+def unusual(tiles: TileSpec, spec: EncoderSpec) -> list[str]:
+    """What an encoder was not trained for, in words."""
+    notes = []
+    if abs(tiles.mpp - spec.mpp) > 0.1 * spec.mpp:
+        notes.append(f"Note: {spec.name} was trained at {spec.mpp:g} microns a pixel; tiles are cut at {tiles.mpp:g}.")
+    if tiles.patch < spec.size:
+        notes.append(f"Note: {spec.name} takes {spec.size} pixels; tiles of {tiles.patch} are enlarged.")
+    return notes
+
+
+def everywhere(
+    files: list[Path], settings: ExtractSettings, load: dict[str, Any]
+) -> tuple[list[Path], ExtractSettings, dict[str, Any]]:
+    """The same with whole paths: another node has another working directory. Links stay: slides have their names."""
+    name = str(Path(load["name"]).absolute()) if is_file(load["name"]) else load["name"]
+    weights = load["weights"] and load["weights"].absolute()
+    masks = settings.masks and settings.masks.absolute()
+    paths = [file.absolute() for file in files]
+    return paths, replace(settings, masks=masks), {**load, "name": name, "weights": weights}
+
+
 def extract_for(
     card: ModelCard, slides: list[Path], cache: Path, load: dict[str, Any], settings: ExtractSettings, quiet: bool
 ) -> tuple[dict[Path, Path], bool]:
-    """Features of slides as a model needs them: slide -> feature file, and whether all could be read."""
+    """Features of slides as a model needs them: slide -> feature file, and whether every slide has them."""
     screen = console()
     assert card.encoder is not None  # `model_needs` has seen to it
     folder = features_folder(cache, card.encoder, settings)
@@ -101,8 +118,9 @@ def extract_for(
         found = progress.follow(extract_here(slides, cache, load, settings, progress.tiles), folder)
     if not quiet or any(one.status != "done" for one in found):
         show_extracted(found, screen, f"Features in {folder}")
-    files = {slide: folder / f"{slide.stem}.h5" for slide in slides}
-    return {slide: file for slide, file in files.items() if file.exists()}, all(one.status != "failed" for one in found)
+    ready = {one.slide for one in found if one.status in ("done", "already")}
+    files = {slide: folder / f"{slide.stem}.h5" for slide in slides if slide.stem in ready}
+    return files, len(files) == len(slides)
 
 
 def model_needs(
@@ -128,18 +146,24 @@ def model_needs(
             f"The model was trained on {card.model.in_dim} numbers a patch of {card.encoder}; {name} is the encoder "
             f"{spec.name} and gives {spec.dim or 'other'} numbers. Give features as for its training."
         )
-    edge = patch_um or card.patch_um
+    tiles = card.tiles or _tiles_of(card, spec, patch_um)
+    trained = card.patch_um or tiles.patch * tiles.mpp
+    if patch_um and abs(patch_um - trained) > 0.1 * trained:
+        raise StudyError(
+            f"--patch-um {patch_um:g}: the model was trained on patches of {trained:g} microns. Leave it out."
+        )
+    return {"name": name, "weights": weights, "trust_code": trust_code}, replace(EXTRACT, tiles=tiles, renew=True)
+
+
+def _tiles_of(card: ModelCard, spec: EncoderSpec, patch_um: float | None) -> TileSpec:
+    """Tiles of the edge in microns that is known, with as many pixels as the encoder can make use of."""
+    edge = card.patch_um or patch_um
     if edge is None:
         raise StudyError(
             "The model does not know how large the patches were that it was trained on: the features did not say, or "
             "differed. State the edge in microns with --patch-um; 128 is 256 pixels at 20x."
         )
-    if card.patch_um and abs(edge - card.patch_um) > 0.1 * card.patch_um:
-        raise StudyError(
-            f"--patch-um {edge:g}: the model was trained on patches of {card.patch_um:g} microns. Leave it out."
-        )
-    patch = EXTRACT.patch * math.ceil(spec.size / EXTRACT.patch)  # as many pixels as the encoder can make use of
-    return {"name": name, "weights": weights, "trust_code": trust_code}, replace(EXTRACT, patch=patch, mpp=edge / patch)
+    return TileSpec(patch=spec.patch, mpp=edge / spec.patch)
 
 
 def show_extracted(found: list[Extracted], screen: Console, where: str) -> None:
@@ -187,6 +211,7 @@ class TilesProgress:
         self._bar.disable = not self._draws
         self._task = self._bar.add_task("", total=slides, words="loading the encoder")
         self._seconds = self._began = 0.0
+        self._opened = time.perf_counter()
         self._told = self._tiles = self._worked = 0
 
     def __enter__(self) -> "TilesProgress":
@@ -231,7 +256,10 @@ class TilesProgress:
                 self._tiles + one.tiles,
                 self._seconds + one.seconds,
             )
-        self._bar.update(self._task, completed=self._told)
+        now = time.perf_counter() - self._opened  # slides may be done side by side: by the clock on the wall
+        left = _span(now / self._told * (self.slides - self._told))
+        words = f"{self._tiles / max(now, 1e-3):.0f} tiles/s  {left} left"
+        self._bar.update(self._task, completed=self._told, words=words)
         if not self._draws and not self.quiet:
             rate = (
                 f" ({one.tiles} tiles, {one.seconds:.0f} s, {one.tiles / one.seconds:.0f} tiles/s)" if one.tiles else ""

@@ -27,7 +27,7 @@ from ..train.faithfulness import Curves, curves_of, faithfulness
 from ..train.fit import pick_device
 from .app import app
 from .models import feature_files
-from .options import DEFAULT, Device, Mpp, PatchSize, Quiet, Unit, grouped
+from .options import DEFAULT, Device, PatchSize, Quiet, SlideMpp, Unit, grouped
 from .show import console, tracked, write_csv, writing_to
 
 FORMATS = ("geojson", "csv", "h5ad")
@@ -41,7 +41,7 @@ Moved = Annotated[Path | None, typer.Option("--features", help="Of a run whose f
 class ReadingOptions:
     """What feature files may leave open."""
 
-    mpp: Mpp = None
+    mpp: SlideMpp = None
     patch_size: PatchSize = None
     unit: Unit = None
 

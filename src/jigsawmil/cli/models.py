@@ -19,7 +19,8 @@ from ..errors import ConfigError, FeatureError, StudyError
 from ..nn.model import METHODS, Model
 from ..report.heatmap import write_heatmap
 from ..report.live import FitProgress
-from ..slides.slide import SLIDES, find_slides, open_slide
+from ..slides.extract import check_masks
+from ..slides.slide import PICTURES, SLIDES, open_slide
 from ..study.parallel import fit_together
 from ..study.run import check_patients, fingerprint, fit_split, make_card, named_probabilities
 from ..train.apply import apply_model
@@ -29,26 +30,26 @@ from ..train.feed import Feed
 from ..train.fit import pick_device
 from ..train.settings import Settings
 from .app import app
-from .extract import EXTRACT, SlideMpp, TrustCode, Weights, Workers, extract_for, model_needs
+from .extract import EXTRACT, TrustCode, Weights, Workers, extract_for, model_needs
 from .options import (
     DEFAULT,
     Device,
+    Masks,
     Memory,
     MethodOptions,
-    Mpp,
     Out,
     PatchSize,
     Quiet,
     Seed,
+    SlideMpp,
     TableOptions,
     TargetOptions,
     Unit,
     grouped,
 )
-from .show import check_target, console, show_cohort, tracked, write_csv, writing_to
+from .show import check_target, console, show_cohort, slide_files, tracked, write_csv, writing_to
 
 FEATURES = {".h5", ".hdf5", ".pt", ".npy", ".zarr"}
-PICTURES = {".png", ".jpg", ".jpeg", ".bmp"}
 MOST = 20  # predictions that are printed; all are in the file
 
 
@@ -56,12 +57,12 @@ MOST = 20  # predictions that are printed; all are in the file
 class SlideOptions:
     """What slides may need."""
 
-    slide_mpp: SlideMpp = None
     weights: Weights = None
     trust_code: TrustCode = False
     patch_um: Annotated[
         float | None, typer.Option(help="Edge of a patch in microns, where the model does not know.")
     ] = None
+    masks: Masks = None
     workers: Workers = EXTRACT.workers
 
 
@@ -121,7 +122,7 @@ def predict(
     out: Annotated[Path, typer.Option(help="CSV to write.")] = Path("predictions.csv"),
     heatmap: Annotated[Path | None, typer.Option(help="Folder for one picture a slide: what the model saw.")] = None,
     attention: Annotated[Path | None, typer.Option(help="Folder for one CSV a slide: x,y,attention.")] = None,
-    mpp: Mpp = None,
+    slide_mpp: SlideMpp = None,
     patch_size: PatchSize = None,
     unit: Unit = None,
     device: Device = DEFAULT.device,
@@ -134,18 +135,20 @@ def predict(
     screen = console()
     loaded, card = load_model(model)
     slides, features = _sorted_inputs(inputs)
+    slides = slide_files(slides, screen) if slides else []
     check_target(out)
     files, complete = feature_files(features) if features else [], True
     slide_of: dict[Path, Path] = {}
-    options = {"mpp": mpp, "patch_size": patch_size, "unit": unit}
-    if slides and any(options.values()):
+    options = {"mpp": None if slides else slide_mpp, "patch_size": patch_size, "unit": unit}
+    if slides and (patch_size or unit or (features and slide_mpp)):
         raise ConfigError(
-            "--mpp, --patch-size and --unit complete what feature files say. Slides that do not state their resolution "
-            "need --slide-mpp; predict slides and feature files one after the other."
+            "--patch-size and --unit complete what feature files say, and slides were given; --slide-mpp would be of "
+            "both. Predict slides and feature files one after the other."
         )
+    check_masks(extraction.masks, slides)
     once([*files, *slides])
     if slides:
-        slide_of, complete = _features_of(slides, card, out, extraction, device, quiet)
+        slide_of, complete = _features_of(slides, card, out, extraction, slide_mpp, device, quiet)
         files += slide_of.keys()
     rows: list[dict[str, Any]] = []
     results = apply_model(loaded, card, files, device=device, **options)
@@ -161,9 +164,9 @@ def predict(
     if rows:
         write_csv(pd.DataFrame(rows), out)
         if heatmap is not None:
-            _draw(loaded, card, files, slide_of, heatmap, model.name, device, extraction.slide_mpp, options)
+            _draw(loaded, card, files, slide_of, heatmap, model.name, device, slide_mpp, options)
         for row in rows[:MOST] if slides else []:
-            told = ", ".join(f"{key} {row[key]:.3f}" for key in row if key.startswith("probability"))
+            told = ", ".join(f"{_of(key, card)} {row[key]:.3f}" for key in row if key.startswith("probability"))
             screen.print(f"{escape(row['slide_id'])}: {escape(row['prediction'])} ({told})", highlight=False)
         of = f"; probability of {card.classes[-1]!r}" if len(card.classes) == 2 else ""
         maps = f", maps in {heatmap}" if heatmap is not None else ""
@@ -176,11 +179,29 @@ def predict(
 
 
 def _features_of(
-    slides: list[Path], card: ModelCard, out: Path, options: SlideOptions, device: str, quiet: bool
+    slides: list[Path],
+    card: ModelCard,
+    out: Path,
+    options: SlideOptions,
+    slide_mpp: float | None,
+    device: str,
+    quiet: bool,
 ) -> tuple[dict[Path, Path], bool]:
     """Feature file -> slide, made in a folder beside `out` that a second run finds again; whether all could be read."""
     load, settings = model_needs(card, options.weights, options.patch_um, options.trust_code)
-    settings = replace(settings, slide_mpp=options.slide_mpp, device=str(pick_device(device)), workers=options.workers)
+    if card.tiles is None:
+        cut = f"{settings.tiles.patch} pixels of {settings.tiles.mpp:.3g} microns"
+        console().print(f"Note: the model does not know how its slides were cut; tiles of {cut} are taken.")
+    elif card.tiles.drawn and options.masks is None:
+        console().print("Note: the model was trained on tissue outlined by hand; without --masks it sees all tissue.")
+    settings = replace(
+        settings,
+        tiles=replace(settings.tiles, drawn=options.masks is not None),
+        slide_mpp=slide_mpp,
+        masks=options.masks,
+        workers=options.workers,
+        device=str(pick_device(device)),
+    )
     found, complete = extract_for(card, slides, out.with_name(f"{out.stem}-features"), load, settings, quiet)
     return {file.resolve(): slide for slide, file in found.items()}, complete
 
@@ -207,6 +228,11 @@ def _draw(
                 write_heatmap(maps, folder / f"{maps.bag.slide_id}.png", slide=given, features=file, model=words)
 
 
+def _of(column: str, card: ModelCard) -> str:
+    """A column of probabilities in words: of two classes the table has the positive one's, under its bare name."""
+    return f"probability of {card.classes[-1]}" if column == "probability" else column
+
+
 def _sorted_inputs(items: list[Path]) -> tuple[list[Path], list[Path]]:
     """Slides, and what holds features. A folder is one of slides where such files lie in it."""
     slides: list[Path] = []
@@ -219,7 +245,7 @@ def _sorted_inputs(items: list[Path]) -> tuple[list[Path], list[Path]]:
         if endings & SLIDES and endings & FEATURES:
             raise ConfigError(f"{item}: holds slides and features, of which one is meant. Give the files themselves.")
         (slides if endings & SLIDES and item.exists() else features).append(item)
-    return find_slides(slides), features
+    return slides, features
 
 
 def feature_files(items: list[Path]) -> list[Path]:

@@ -4,7 +4,7 @@ import copy
 import functools
 import inspect
 import tomllib
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from dataclasses import MISSING, asdict, dataclass, fields, is_dataclass
 from pathlib import Path
 from typing import Annotated, Any, get_args, get_type_hints
@@ -13,41 +13,114 @@ import typer
 
 from ..config import choose
 from ..errors import ConfigError
+from ..slides.encoders import EncoderSpec
+from ..slides.extract import ExtractSettings
+from ..slides.tiles import USUAL, TileSpec
+from ..study.executors import open_gpus
 from ..study.run import CohortSpec
 from ..study.study import cohort_spec, make_settings
-from ..train.fit import pick_device
+from ..train.fit import pick_device, read_device
 from ..train.settings import Settings
 
 DEFAULT = Settings()
 
+SlidesArgument = Annotated[list[Path], typer.Argument(help="Slides, or folders of slides.")]
 Out = Annotated[Path, typer.Option(help="Folder to write to.")]
 RunOut = Annotated[str, typer.Option(help="Folder to write to, or an fsspec URL such as s3://bucket/run.")]
 Quiet = Annotated[bool, typer.Option("--quiet", "-q", help="Print results and errors only.")]
 Jobs = Annotated[int, typer.Option(min=1, help="Processes; the cores are shared out among them.")]
 Seed = Annotated[int, typer.Option(min=0, help="Decides folds, weights and order.")]
-Memory = Annotated[float, typer.Option(help="Memory for prepared slides, in all.")]
+Memory = Annotated[float, typer.Option(help="Memory for prepared slides: of all processes, or of each job on Ray.")]
 ExecutorName = Annotated[str, typer.Option("--executor", help="local, or ray for a cluster.")]
 Address = Annotated[
     str | None, typer.Option(help="Ray cluster: ray://host:10001, host:6379 or auto. Default: Ray on this machine.")
 ]
 Device = Annotated[str, typer.Option(help="auto, cpu, cuda, cuda:1.")]
-Mpp = Annotated[float | None, typer.Option(help="Microns per level-0 pixel, where the files do not say.")]
+SlideMpp = Annotated[
+    float | None, typer.Option("--slide-mpp", help="Microns per level-0 pixel, where the files do not say.")
+]
 PatchSize = Annotated[float | None, typer.Option(help="Edge of a patch in level-0 pixels, where the files do not say.")]
 Unit = Annotated[str | None, typer.Option(help="Unit of coordinates, px or um, where the files do not say.")]
+
+Masks = Annotated[
+    Path | None, typer.Option(help="Your own outlines of the tissue: a folder of SLIDE.geojson files, or one file.")
+]
+NoBoundsShift = Annotated[
+    bool, typer.Option("--no-bounds-shift", help="GeoJSON of viewers that do not crop to the OpenSlide bounds.")
+]
 
 
 @dataclass(frozen=True)
 class WhereOptions:
     """Where jobs run."""
 
-    jobs: Jobs = 1
+    jobs: Annotated[
+        int | None,
+        typer.Option(
+            min=1,
+            help="Processes; the cores are shared out among them. Default: one a GPU where the device is auto or "
+            "cuda, else 1.",
+        ),
+    ] = None
     executor: ExecutorName = "local"
     address: Address = None
+    cpus: Annotated[int, typer.Option(min=1, help="CPUs, and so threads, of a job on Ray.")] = 1
 
     def __post_init__(self) -> None:
         choose("--executor", self.executor, ("local", "ray"))
-        if self.executor == "local" and self.address is not None:
-            raise ConfigError("--address names a Ray cluster. Give --executor ray with it.")
+        if self.executor == "local" and (self.address is not None or self.cpus != 1):
+            raise ConfigError("--address and --cpus are of a Ray cluster. Give --executor ray with them.")
+        if self.executor == "ray" and self.jobs is not None:
+            raise ConfigError(
+                f"--jobs {self.jobs} with --executor ray: it counts processes of this machine, and Ray starts as many "
+                "jobs as its nodes have room for. Leave --jobs out."
+            )
+
+    def processes(self, devices: Iterable[str]) -> int:
+        """Of this machine: as many as asked for, or one for each GPU that the jobs' devices leave open."""
+        return self.jobs or (max(1, open_gpus(devices)) if self.executor == "local" else 1)
+
+    def check_device(self, name: str) -> None:
+        """Refuse a device that jobs cannot have, before anything is read. What a Ray worker has, only it knows."""
+        if self.executor == "local":
+            pick_device(name)
+        elif (device := read_device(name)).type == "cuda" and device.index is not None:
+            raise ConfigError(
+                f"device: found {name!r}, expected auto, cpu or cuda with --executor ray: a job sees only the GPU that "
+                'Ray gives it. Say --device cuda, or device = "cuda" in a study file.'
+            )
+
+
+HERE = WhereOptions()
+
+
+@dataclass(frozen=True)
+class TileOptions:
+    """Tissue and tiles."""
+
+    patch: Annotated[
+        int | None, typer.Option(help="Edge of a tile in pixels. Default: what the encoder asks for, mostly 256.")
+    ] = None
+    mpp: Annotated[
+        float | None, typer.Option(help="Microns a pixel of a tile. Default: what the encoder asks for, mostly 0.5.")
+    ] = None
+    overlap: Annotated[int, typer.Option(help="Pixels shared with the next tile.")] = USUAL.overlap
+    share: Annotated[float, typer.Option(help="Share of a tile that must be tissue.")] = USUAL.share
+    slide_mpp: SlideMpp = None
+    masks: Masks = None
+    no_bounds_shift: NoBoundsShift = False
+
+    def settings(self, encoder: EncoderSpec | None = None, **others: Any) -> ExtractSettings:
+        asked = encoder or USUAL
+        tiles = TileSpec(
+            patch=asked.patch if self.patch is None else self.patch,
+            mpp=asked.mpp if self.mpp is None else self.mpp,
+            overlap=self.overlap,
+            share=self.share,
+            drawn=self.masks is not None,
+        )
+        shift = not self.no_bounds_shift
+        return ExtractSettings(tiles=tiles, slide_mpp=self.slide_mpp, masks=self.masks, shift=shift, **others)
 
 
 @dataclass(frozen=True)
@@ -62,7 +135,7 @@ class TableOptions:
     site_column: Annotated[str | None, typer.Option(help="Column of sites.")] = None
     slide_table: Annotated[Path | None, typer.Option(help="STAMP's second table, patient to slide file.")] = None
     sheet: Annotated[str | None, typer.Option(help="Sheet of an XLSX file.")] = None
-    mpp: Mpp = None
+    mpp: SlideMpp = None
     patch_size: PatchSize = None
     unit: Unit = None
     skip_missing: Annotated[
@@ -111,7 +184,7 @@ class MethodOptions:
         typer.Option("--set", help="Any other setting: --set heads=4 --set gated=true. A wrong name lists them all."),
     ] = None
 
-    def settings(self, method: str) -> Settings:
+    def settings(self, method: str, where: WhereOptions = HERE) -> Settings:
         values = asdict(self)
         more = key_values(values.pop("more") or [])
         own = {name.rstrip("_") for name in (*values, "method")}
@@ -119,7 +192,7 @@ class MethodOptions:
             if key in own:  # two ways to say one thing can contradict each other
                 raise ConfigError(f"--set {key}: this setting has an option of its own, see --help. Use that one.")
             choose("--set", key, [field.name for field in fields(Settings) if field.name.rstrip("_") not in own])
-        pick_device(self.device)  # before anything is read
+        where.check_device(self.device)  # before anything is read
         return make_settings({**values, **more, "method": method})
 
 

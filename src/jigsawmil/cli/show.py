@@ -21,12 +21,12 @@ from ..report.live import StudyProgress
 from ..report.paper_tables import PHANTOM, PaperForm, paper_markdown, paper_tables
 from ..report.pictures import write_pictures
 from ..report.tables import comparison_table, summary_table
+from ..slides.slide import find_slides
+from ..study.cluster import ray_cluster
 from ..study.gather import Result, write_csv
-from ..study.on_ray import ray_cluster
 from ..study.published import Published
 from ..study.storage import Mirror, is_url
 from ..study.study import Study, run_study
-from ..train.fit import pick_device
 from .options import WhereOptions
 
 T = TypeVar("T")
@@ -40,17 +40,20 @@ def console() -> Console:
 
 
 def show_study(study: Study, target: str | Path, where: WhereOptions, quiet: bool, file: Path | None = None) -> None:
-    """Run a study, print its tables, draw its pictures; exit 1 where a job failed. target: a folder, or a URL that is
-    worked on in a local copy. file: the study's own."""
+    """Run a study, print its tables, draw its pictures; exit 1 where a job failed, or not all could be sent to the URL.
+    target: a folder, or a URL that is worked on in a local copy. file: the study's own."""
     mirror = Mirror.of(str(target), COPIES) if is_url(str(target)) else None
     out, screen = run_folder(target), console()
     if study.phantom:
         screen.print(Text(PHANTOM, "bold red"), "")
-    for settings in study.variants.values():
-        pick_device(settings.device)  # once and now, not in every job
+    devices = [settings.device for settings in study.variants.values()]
+    for device in devices:
+        where.check_device(device)  # once and now, not in every job
     if mirror:
         brought = mirror.fetch()
         screen.print(f"Working in {out}; {brought} finished jobs came from {mirror.url}.", soft_wrap=True)
+        if sent := mirror.send_missing():
+            screen.print(f"{sent} finished jobs of an earlier run were sent there.", soft_wrap=True)
     ray = where.executor == "ray"
     with ExitStack() as stack:
         if ray:
@@ -58,7 +61,15 @@ def show_study(study: Study, target: str | Path, where: WhereOptions, quiet: boo
             screen.print(f"{words}.", highlight=False)
         progress = stack.enter_context(StudyProgress(screen, quiet))
         listen = mirror.sending(progress) if mirror else progress
-        result = run_study(study, out, processes=where.jobs, listen=listen, on_plan=progress.plan, on_ray=ray)
+        result = run_study(
+            study,
+            out,
+            processes=where.processes(devices),
+            listen=listen,
+            on_plan=progress.plan,
+            on_ray=where.cpus if ray else None,
+            on_cluster=progress.cluster,
+        )
     for table in (summary_table(result.summary, screen.width), comparison_table(result.comparisons, screen.width)):
         screen.print(table, "")
     if study.shuffle_control:
@@ -73,11 +84,13 @@ def show_study(study: Study, target: str | Path, where: WhereOptions, quiet: boo
         screen.print(f"{len(result.left_out)} {were} left out: {out / 'left_out.csv'}", soft_wrap=True)
     pictures = write_pictures(out, result.predictions, result.summary, result.classes)
     screen.print(f"Tables in {out}, {len(pictures)} pictures in {out / 'plots'}.", soft_wrap=True)
+    if result.failed:
+        show_failures(result, Console(stderr=True))
     if mirror:
+        mirror.send_missing()
         mirror.send_tables()
         screen.print(f"All of it is at {mirror.url}.", soft_wrap=True)
     if result.failed:
-        show_failures(result, Console(stderr=True))
         raise typer.Exit(1)
 
 
@@ -126,6 +139,17 @@ def show_cohort(cohort: Cohort, screen: Console) -> None:
     screen.print(f"{len(cohort)} slides of {len(set(cohort.patients))} patients: {parts}.", soft_wrap=True)
     for note in cohort.notes:
         screen.print(f"Note: {escape(note)}", soft_wrap=True)
+
+
+def slide_files(items: Iterable[Path], screen: Console) -> list[Path]:
+    """Slides among files and folders; what was passed over in folders is said."""
+    found = find_slides(items)
+    if found.left_out:
+        named = ", ".join(file.name for file in found.left_out[:3]) + ", ..." * (len(found.left_out) > 3)
+        kinds = "pictures beside slides, or files of DICOM slides, of which one has to be named"
+        words = f"Passed over {len(found.left_out)} files ({kinds}): {escape(named)}"
+        screen.print(words, highlight=False, soft_wrap=True)
+    return found.files
 
 
 def tracked(items: Iterable[T], total: int, words: str, screen: Console, quiet: bool) -> Iterator[T]:

@@ -14,40 +14,37 @@ from ..cohort.phantom_slide import PATCH_LEVEL0
 from ..cohort.phantom_spec import TYPES, PhantomSpec, phantom_spec
 from ..config import choose
 from ..errors import SlideError
-from ..slides.geojson_mask import read_geojson, write_geojson
+from ..slides.extract import ExtractSettings, check_masks, origin_of, tissue_of
+from ..slides.geojson_mask import write_geojson
 from ..slides.painted import PlannedSlide, write_painted
 from ..slides.painter import Plan
-from ..slides.slide import find_slides, open_slide, write_picture
+from ..slides.slide import open_slide, write_picture
 from ..slides.tiles import make_tiles, preview
-from ..slides.tissue import find_tissue, thumbnail_scale
 from .app import app
-from .options import Mpp, Out, Quiet
-from .show import console, tracked, writing_to
+from .options import Out, Quiet, SlidesArgument, TileOptions, grouped
+from .show import console, slide_files, tracked, writing_to
 
 
 @app.command()
+@grouped
 def tissue(
-    slides: Annotated[list[Path], typer.Argument(help="Slides, or folders of slides.")],
+    slides: SlidesArgument,
+    tiles: TileOptions,
     out: Out,
-    mpp: Mpp = None,
-    tile_mpp: Annotated[float, typer.Option(help="Microns a pixel of the tiles of 256 pixels.")] = 0.5,
-    mask: Annotated[
-        Path | None, typer.Option(help="Your own outline, GeoJSON; for several slides a folder of SLIDE.geojson files.")
-    ] = None,
-    no_bounds_shift: Annotated[
-        bool, typer.Option("--no-bounds-shift", help="GeoJSON of viewers that do not crop to the OpenSlide bounds.")
-    ] = False,
     quiet: Quiet = False,
 ) -> None:
     """Where the tissue is and which tiles would be cut: a mask, GeoJSON for QuPath, and a picture of both.
 
     Example: `jigsawmil tissue slide.svs --out tissue`
     """
-    files, screen, failed = find_slides(slides), console(), []
+    screen, settings = console(), tiles.settings()
+    files = slide_files(slides, screen)
+    check_masks(settings.masks, files)
+    failed = []
     with writing_to(out):
         for path in tracked(files, len(files), f"Looking at {len(files)} slide{'s' * (len(files) > 1)}", screen, quiet):
             try:
-                line = _look(path, out, mpp, tile_mpp, _own_mask(mask, path, len(files)), not no_bounds_shift)
+                line = _look(path, out, settings)
             except SlideError as error:
                 failed.append(str(error))
             else:
@@ -58,24 +55,15 @@ def tissue(
         raise typer.Exit(1)
 
 
-def _look(path: Path, out: Path, mpp: float | None, tile_mpp: float, mask: Path | None, shift: bool) -> str:
+def _look(path: Path, out: Path, settings: ExtractSettings) -> str:
     """Write the three files of a slide; the line to print."""
-    with open_slide(path, mpp) as slide:
-        origin = slide.bounds[:2] if shift else (0, 0)
-        found = read_geojson(mask, slide.size, thumbnail_scale(slide), origin) if mask else find_tissue(slide)
-        tiles = make_tiles(slide, found, mpp=tile_mpp)
+    with open_slide(path, settings.slide_mpp) as slide:
+        found = tissue_of(slide, settings.masks, settings.shift)
+        tiles = make_tiles(slide, found, settings.tiles)
         write_picture(found.mask.astype(np.uint8) * 255, out / f"{path.stem}_tissue.png")
-        write_geojson(found, out / f"{path.stem}_tissue.geojson", origin)
+        write_geojson(found, out / f"{path.stem}.geojson", origin_of(slide, settings.shift))
         write_picture(preview(slide, found, tiles), out / f"{path.stem}_preview.png")
         return f"{path.name}: {found.area(slide.needed_mpp):.2f} mm² of tissue, {len(tiles):,} tiles"
-
-
-def _own_mask(mask: Path | None, slide: Path, slides: int) -> Path | None:
-    if mask is None or not (mask.is_dir() or slides > 1):
-        return mask
-    if not mask.is_dir():
-        raise SlideError(f"--mask {mask}: one outline for {slides} slides; expected a folder of <slide>.geojson.")
-    return mask / f"{slide.stem}.geojson"
 
 
 @app.command(name="paint")
@@ -101,12 +89,12 @@ def paint_slides(
     spec = phantom_spec(kind, slides=slides, seed=seed, patches=patches, spread=0.15, clump=5, dim=16)
     screen = console()
     write_painted(
-        tracked(_plans(spec), slides, f"Painting {slides} slides", screen, quiet), out, seed=seed, artefacts=artefacts
+        tracked(plans(spec), slides, f"Painting {slides} slides", screen, quiet), out, seed=seed, artefacts=artefacts
     )
     screen.print(f"{out / 'labels.csv'}\n{out / 'slides'}\n{out / 'truth'}", soft_wrap=True)
 
 
-def _plans(spec: PhantomSpec) -> Iterator[PlannedSlide]:
+def plans(spec: PhantomSpec) -> Iterator[PlannedSlide]:
     """The phantom's slides with their types as a plan for the painter."""
     for slide in phantom_slides(spec):
         corners = slide.bag.coords.numpy()

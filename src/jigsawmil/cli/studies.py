@@ -88,7 +88,7 @@ def compare(
         choose("--methods", name, METHODS)
     study = Study(
         cohorts={"cohort": target.source(table)},
-        variants={name: method.settings(name) for name in names},
+        variants={name: method.settings(name, where) for name in names},
         folds=folds,
         seeds=tuple(range(seed, seed + seeds)),
         splits={"cohort": str(splits)} if splits else {},

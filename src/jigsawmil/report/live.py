@@ -27,8 +27,11 @@ class StudyProgress:
         self._task = self._bar.add_task("", total=None, counts="")
         self._done = self._failed = 0
         self._constant: set[str] = set()  # what all jobs share need not be said of each
-        self._running: dict[str, tuple[Job, Epoch]] = {}
+        self._running: dict[str, tuple[Job, Epoch | None]] = {}
         self._started: dict[str, float] = {}
+        self._ended: set[str] = set()  # the last epoch of a job may come after its end
+        self._total, self._here, self._began = 0, 0, time.monotonic()
+        self._cluster = ""
         self._live = Live(console=console, get_renderable=self._render, refresh_per_second=4, transient=True)
         self._draws = console.is_terminal and not quiet
 
@@ -41,24 +44,33 @@ class StudyProgress:
         self._live.stop()
 
     def plan(self, jobs: list[Job], done: int) -> None:
-        self._done = done
+        self._done, self._total, self._began = done, len(jobs), time.monotonic()
         self._constant = {part for part in ("cohort", "seed") if len({getattr(job, part) for job in jobs}) == 1}
         self._bar.update(self._task, total=len(jobs), completed=done)
         if done and not self.quiet:
             rest = "" if done == len(jobs) else "; going on with the rest"
             self.console.print(f"{done} of {len(jobs)} jobs are done already{rest}.", highlight=False)
 
+    def cluster(self, words: str) -> None:
+        """What a cluster has; it is told when a node came or went."""
+        if self._cluster and not self.quiet:
+            self.console.print(f"Now {words}", highlight=False)
+        self._cluster = words
+
     def __call__(self, event: Event) -> None:
         name, epoch = event.job.name, event.epoch
+        if name in self._ended:
+            return
         self._started.setdefault(name, time.monotonic() - (epoch.seconds if epoch else 0.0))
-        if epoch is not None:
+        if not event.ended:
             self._running[name] = event.job, epoch
         else:
             self._running.pop(name, None)
-            self._done += 1
+            self._ended.add(name)
+            self._done, self._here = self._done + 1, self._here + 1
             self._failed += event.error is not None
             self._tell_end(name, event.error)
-        parts = (epoch.epoch / job.settings.epochs for job, epoch in self._running.values())
+        parts = (epoch.epoch / job.settings.epochs for job, epoch in self._running.values() if epoch)
         counts = f"{len(self._running)} running" + (f", {self._failed} failed" if self._failed else "")
         self._bar.update(self._task, completed=self._done + sum(parts), counts=counts)
 
@@ -68,11 +80,21 @@ class StudyProgress:
             self.console.print(Text(f"failed  {name}: {last}", style="red"), soft_wrap=True)
         elif not self._draws and not self.quiet:
             seconds = time.monotonic() - self._started[name]
-            self.console.print(f"done    {name} ({seconds:.0f} s)", soft_wrap=True, highlight=False)
+            self.console.print(f"done    {name} ({seconds:.0f} s){self._so_far()}", soft_wrap=True, highlight=False)
+
+    def _so_far(self) -> str:
+        """Where there is no bar: how many are done, and the time left at the pace so far."""
+        if self._done >= self._total:
+            return ""
+        left = (time.monotonic() - self._began) / self._here * (self._total - self._done)
+        return f"; {self._done} of {self._total}, about {max(1, round(left / 60))} min left"
 
     def _render(self) -> Group:
-        rows = {self._short(job): figures(epoch, job.settings.epochs) for job, epoch in self._running.values()}
-        return Group(self._bar, *([figure_table(rows)] if rows else []))
+        rows = {
+            self._short(job): figures(epoch, job.settings.epochs) for job, epoch in self._running.values() if epoch
+        }
+        cluster = [Text(self._cluster, "dim")] if self._cluster else []
+        return Group(self._bar, *cluster, *([figure_table(rows)] if rows else []))
 
     def _short(self, job: Job) -> str:
         cohort = "" if "cohort" in self._constant else f"{job.cohort} "

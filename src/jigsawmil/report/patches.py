@@ -65,7 +65,7 @@ def level0_squares(bag: Bag, mpp: float | None = None) -> Squares:
     if mpp is None:
         raise FeatureError(
             f"{bag.slide_id}: the coordinates are in microns, and nobody says how large a pixel is; expected level-0 "
-            "pixels. State the microns per level-0 pixel with --mpp, or give the slide, if it says."
+            "pixels. State the microns per level-0 pixel with --slide-mpp, or give the slide, if it says."
         )
     corners, edge = squares_of(bag)
     return Squares(corners / mpp, edge / mpp)
@@ -160,7 +160,7 @@ def check_slide(bag: Bag, slide: Slide, features: Path | None = None) -> Squares
         raise SlideError(
             f"{slide.path.name} has {width} x {height} pixels, but {outside} of the {len(bag)} patches of "
             f"{bag.slide_id} lie outside (they reach to {squares.high[0]:.0f} x {squares.high[1]:.0f}). It is not the "
-            "slide that these features came from, or --mpp or --unit is wrong."
+            "slide that these features came from, or --slide-mpp or --unit is wrong."
         )
     return squares
 

@@ -12,7 +12,6 @@ from typing import Any
 
 import numpy as np
 import pytest
-import torch
 from PIL import Image
 
 from jigsawmil.cohort.bag import Bag
@@ -28,14 +27,6 @@ EDGE = 32  # level-0 pixels of a patch
 BORDER = 2  # patches of glass around the tissue
 HOSTILE = "<u>segregated</u>"  # a label is text, whatever it looks like
 SMALL = {"epochs": 3, "patience": 0, "lr": 0.005, "hidden": 16, "attention_dim": 8, "grid": 4, "k": 8}
-
-
-@pytest.fixture(autouse=True, scope="session")
-def one_thread() -> Iterator[None]:
-    before = torch.get_num_threads()
-    torch.set_num_threads(1)
-    yield
-    torch.set_num_threads(before)
 
 
 def colour(column: int, row: int) -> tuple[int, int, int]:
