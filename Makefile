@@ -3,7 +3,7 @@ PYTHON ?= python3
 VENV := .venv
 BIN := $(VENV)/bin
 
-.PHONY: demo test lint bench evidence clean
+.PHONY: demo test test-encoders lint bench evidence clean
 
 demo: $(VENV)/.core
 	$(BIN)/jigsawmil demo
@@ -11,7 +11,11 @@ demo: $(VENV)/.core
 test: $(VENV)/.dev
 	$(BIN)/ruff check .
 	$(BIN)/mypy
-	$(BIN)/pytest
+	$(BIN)/pytest --numprocesses auto --maxprocesses 4 --dist worksteal
+
+# timm needs torchvision, which fits only the torch it was built for: an environment with the newest of both, gigabytes
+test-encoders: .venv-encoders/.done
+	.venv-encoders/bin/pytest tests/slides/test_encoders.py
 
 lint: $(VENV)/.dev
 	$(BIN)/ruff check --fix .
@@ -24,7 +28,7 @@ evidence: $(VENV)/.dev
 	$(BIN)/python -m benchmarks.evidence
 
 clean:
-	rm -rf $(VENV) .pytest_cache .mypy_cache .ruff_cache
+	rm -rf $(VENV) .venv-encoders .pytest_cache .mypy_cache .ruff_cache
 
 # One stamp an environment: rebuilt when the requirements change.
 $(VENV)/bin/python:
@@ -36,6 +40,11 @@ $(VENV)/.core: pyproject.toml constraints.txt | $(VENV)/bin/python
 
 $(VENV)/.dev: pyproject.toml constraints.txt | $(VENV)/bin/python
 	$(BIN)/pip install --quiet --constraint constraints.txt --editable '.[dev]'
+	touch $@
+
+.venv-encoders/.done: pyproject.toml
+	$(PYTHON) -m venv .venv-encoders
+	.venv-encoders/bin/pip install --quiet --editable '.[slides,encoders]' torch torchvision onnx pytest pytest-timeout
 	touch $@
 
 $(VENV)/.bench: pyproject.toml constraints.txt | $(VENV)/bin/python

@@ -5,6 +5,7 @@ import importlib.metadata
 import os
 import platform
 import subprocess
+import textwrap
 from pathlib import Path
 from typing import Any
 
@@ -55,6 +56,25 @@ def free_memory() -> float:
     """Bytes that can be taken without swapping; unlimited where the system does not say."""
     lines = [line for line in _lines("/proc/meminfo") if line.startswith("MemAvailable")]
     return float(lines[0].split()[1]) * 1024 if lines else float("inf")
+
+
+def paragraph(*sentences: str) -> str:
+    """As wide as the pages are written."""
+    return textwrap.fill(" ".join(sentences), 130)
+
+
+def where(found: dict[str, Any]) -> str:
+    """The machine and the commit that figures belong to, in a few words."""
+    machine = found["machine"]
+    load, commit = f"load {machine['load']:.1f} before", f"commit {found['commit'][:7]}"
+    return f"{machine['cpu']}, {machine['cores']} cores, {load}, {commit}"
+
+
+def placed(page: str, command: str, text: str) -> str:
+    """A page with `text` between two marks, the first of which names the command that writes it."""
+    begin, end = f"<!-- written by `python -m {command}` -->", f"<!-- /{command} -->"
+    before, rest = page.split(begin)
+    return f"{before}{begin}\n{text}\n{end}{rest.split(end)[1]}"
 
 
 def write(path: Path, text: str) -> None:

@@ -182,7 +182,7 @@ def build_graph_step() -> Step:
 
 def build_query_step() -> Step:
     """Only the query; the tree is there already. As many workers as knn_graph takes."""
-    return lambda loaded: float(loaded[0].query(loaded[1], k=K + 1, workers=-1)[0].max())
+    return lambda loaded: float(loaded[0].query(loaded[1], k=K + 1, workers=torch.get_num_threads())[0].max())
 
 
 def mlp() -> nn.Module:

@@ -1,19 +1,23 @@
 """Studies on Ray: does a second worker halve the time, what does Ray add to a job, do a thousand jobs flood anything?
 
-    .venv/bin/python -m benchmarks.ray_jobs
+    .venv/bin/python -m benchmarks.ray_jobs            # measures, and writes docs/cluster.md
+    .venv/bin/python -m benchmarks.ray_jobs --write    # only the page, from results/ray_jobs.json
 
 Jobs are fits on phantom slides, one thread each. One worker and two workers run the same thirty jobs on a fresh
 cluster of one node; start-up (the cluster, and the first job of each worker, which imports everything) is stated and
-not counted. Overhead is the time of a job on Ray beyond the seconds of the very same job in this process.
+not counted. Overhead is the time of a job on Ray beyond that of the very same job in this process, both from the end of
+the first job to the end of the last: Ray may have ended an idle worker in between, and starts another.
 """
 
 import argparse
 import json
 import resource
 import tempfile
+import threading
 import time
 from collections.abc import Sequence
 from pathlib import Path
+from statistics import median
 from typing import Any
 
 import torch
@@ -24,34 +28,81 @@ from jigsawmil.study.on_ray import run_on_ray
 from jigsawmil.study.run import Job
 from jigsawmil.study.study import Study, cohort_spec, make_settings, plan
 
-from . import ROOT, provenance, write
+from . import ROOT, paragraph, placed, provenance, where, write
 
+RESULT, PAGE = ROOT / "benchmarks" / "results" / "ray_jobs.json", ROOT / "docs" / "cluster.md"
+COMMAND = "benchmarks.ray_jobs --write"
+JOBS = 30
 SMALL = {"hidden": 16, "attention_dim": 8, "grid": 3, "k": 4, "patience": 0}
 
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.split("\n")[0])
-    parser.add_argument("--out", type=Path, default=ROOT / "benchmarks" / "results" / "ray_jobs.json")
+    parser.add_argument("--out", type=Path, default=RESULT)
     parser.add_argument("--tiny", type=int, default=1000, help="jobs of the large study")
+    parser.add_argument(
+        "--rounds", type=int, default=3, help="times that thirty jobs are run on one and on two workers"
+    )
+    parser.add_argument("--keep-tiny", action="store_true", help="keep the large study's figures that are there")
+    parser.add_argument("--write", action="store_true", help="only put the figures that are there into docs/cluster.md")
     options = parser.parse_args()
+    if not options.write:
+        large = json.loads(options.out.read_text())["tiny"] if options.keep_tiny else None
+        write(options.out, json.dumps(measure(options.tiny, options.rounds, large), indent=2))
+    text = table(json.loads(options.out.read_text()))
+    print(text)
+    if options.out == RESULT:
+        write(PAGE, placed(PAGE.read_text(), COMMAND, text).rstrip("\n"))
+
+
+def measure(tiny: int, rounds: int, large: dict[str, float] | None) -> dict[str, Any]:
+    about = provenance()
     torch.set_num_threads(1)
     with tempfile.TemporaryDirectory() as folder:
         cohort = write_phantom(make_phantom("composition", slides=30, dim=64, patches=200, seed=31), Path(folder) / "c")
-        rows = {f"{workers} workers": thirty(cohort, Path(folder), workers) for workers in (1, 2)}
-        rows["local, one process"] = alone(cohort, Path(folder))
-        tiny = many(cohort, Path(folder), options.tiny)
-    ratio = rows["2 workers"]["seconds"] / rows["1 workers"]["seconds"]
-    overhead = (rows["1 workers"]["seconds"] - rows["local, one process"]["seconds"]) / 30
-    print("\n| thirty jobs | seconds | start-up, s |\n| --- | --- | --- |")
-    for name, row in rows.items():
-        print(f"| {name} | {row['seconds']:.1f} | {row['start']:.1f} |")
-    print(f"\ntwo workers / one worker {ratio:.2f}; Ray adds {overhead:.2f} s to a job")
-    print(
-        f"{tiny['jobs']} tiny jobs: {tiny['seconds']:.0f} s, driver's peak memory grew by {tiny['growth_mb']:.0f} MB, "
-        f"most entries in a folder {tiny['entries']}, files in all {tiny['files']}"
+        large = large or many(cohort, Path(folder), tiny)  # first: the driver's memory has no earlier peak
+        rows = []
+        for turn in range(rounds):
+            root = Path(folder) / str(turn)
+            order = (1, 2) if turn % 2 else (2, 1)
+            row: dict[str, Any] = {f"workers{count}": thirty(cohort, root, count) for count in order}
+            rows.append({**row, "local": alone(cohort, root)})
+            print(rows[-1], flush=True)
+    return {"rounds": rows, "tiny": large, **about}
+
+
+def table(found: dict[str, Any]) -> str:
+    """What docs/cluster.md says."""
+    rows, tiny = found["rounds"], found["tiny"]
+    ratios = [row["workers2"]["seconds"] / row["workers1"]["seconds"] for row in rows]
+    overheads = [(row["workers1"]["between"] - row["local"]["between"]) / (JOBS - 1) for row in rows]
+    shown = {
+        "one process without Ray": [row["local"]["seconds"] for row in rows],
+        "Ray, one worker": [row["workers1"]["seconds"] for row in rows],
+        "Ray, two workers": [row["workers2"]["seconds"] for row in rows],
+    }
+    start = median(row[key]["start"] for row in rows for key in ("workers1", "workers2"))
+    return "\n".join(
+        [
+            f"| {JOBS} jobs of one thread | seconds, each of {len(rows)} rounds | median |",
+            "| --- | --- | --- |",
+            *(f"| {name} | {_each(values, 1)} | {median(values):.1f} |" for name, values in shown.items()),
+            f"| two workers / one worker | {_each(ratios, 2)} | {median(ratios):.2f} |",
+            f"| what Ray adds to a job, s | {_each(overheads, 2)} | {median(overheads):.2f} |",
+            "",
+            paragraph(
+                f"Start-up, not counted above, takes {start:.0f} s: Ray itself, and each worker's import of all",
+                f"({where(found)}). A study of {tiny['jobs']:,} tiny jobs took {tiny['seconds']:.0f} s on two workers;",
+                f"the driver's peak memory grew by {tiny['growth_mb']:.0f} MB, Ray's object store held at most",
+                f"{tiny['store_mb']:.1f} MB, no folder has more than {tiny['entries']} entries,",
+                f"and there are {tiny['files']:,} files in all.",
+            ),
+        ]
     )
-    about = {"rows": rows, "ratio": ratio, "overhead_s": overhead, "tiny": tiny, **provenance()}
-    write(options.out, json.dumps(about, indent=2))
+
+
+def _each(values: Sequence[float], digits: int) -> str:
+    return ", ".join(f"{value:.{digits}f}" for value in values)
 
 
 def study_of(cohort: Path, seeds: int, **options: Any) -> Study:
@@ -65,13 +116,13 @@ def thirty(cohort: Path, folder: Path, workers: int) -> dict[str, float]:
     import ray
 
     started = time.perf_counter()
-    ray.init(num_cpus=workers, include_dashboard=False, log_to_driver=False, logging_level="ERROR")
+    ray.init("local", num_cpus=workers, include_dashboard=False, log_to_driver=False, logging_level="ERROR")
     try:
         warm = folder / f"warm{workers}"
         on_ray(study_of(cohort, 1, epochs=1), warm)
         ready = time.perf_counter()
-        on_ray(study_of(cohort, 5, epochs=30), folder / f"run{workers}")
-        return {"start": ready - started, "seconds": time.perf_counter() - ready}
+        between = on_ray(study_of(cohort, 5, epochs=30), folder / f"run{workers}")
+        return {"start": ready - started, "seconds": time.perf_counter() - ready, "between": between}
     finally:
         ray.shutdown()
 
@@ -79,42 +130,65 @@ def thirty(cohort: Path, folder: Path, workers: int) -> dict[str, float]:
 def alone(cohort: Path, folder: Path) -> dict[str, float]:
     run_local(plan(study_of(cohort, 1, epochs=1), folder / "warm")[0], 1, lambda event: None)
     jobs = plan(study_of(cohort, 5, epochs=30), folder / "local")[0]
-    started = time.perf_counter()
-    run_local(jobs, 1, lambda event: None)
-    return {"start": 0.0, "seconds": time.perf_counter() - started}
+    started, ends = time.perf_counter(), []
+    run_local(jobs, 1, lambda event: ends.append(time.perf_counter()) if event.ended else None)
+    return {"start": 0.0, "seconds": time.perf_counter() - started, "between": ends[-1] - ends[0]}
 
 
 def many(cohort: Path, folder: Path, count: int) -> dict[str, float]:
     import ray
 
-    ray.init(num_cpus=2, include_dashboard=False, log_to_driver=False, logging_level="ERROR")
+    ray.init("local", num_cpus=2, include_dashboard=False, log_to_driver=False, logging_level="ERROR")
     out = folder / "many"
     before = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
     started = time.perf_counter()
+    ended = threading.Event()
+    store: list[float] = [0.0]
+
+    def watch() -> None:
+        while not ended.wait(1.0):
+            free = ray.available_resources().get("object_store_memory", 0.0)
+            store.append(ray.cluster_resources()["object_store_memory"] - free)
+
+    watcher = threading.Thread(target=watch)
+    watcher.start()
     try:
         jobs, cohorts = plan(study_of(cohort, -(-count // 6), epochs=1), out)
         failed = run(jobs[:count], cohorts, out)
     finally:
+        ended.set()
+        watcher.join()
         ray.shutdown()
     if failed:
         raise SystemExit(f"{len(failed)} of {count} jobs failed; the first: {failed[0]}")
+    seconds = time.perf_counter() - started
     grown = (resource.getrusage(resource.RUSAGE_SELF).ru_maxrss - before) / 1024  # Linux states kilobytes
     entries = [len(list(path.iterdir())) for path in [out, *out.rglob("*")] if path.is_dir()]
-    files = sum(path.is_file() for path in out.rglob("*"))
-    seconds = time.perf_counter() - started
-    return {"jobs": count, "seconds": seconds, "growth_mb": grown, "entries": max(entries), "files": files}
+    return {
+        "jobs": count,
+        "seconds": seconds,
+        "growth_mb": grown,
+        "store_mb": max(store) / 1e6,
+        "entries": max(entries),
+        "files": sum(path.is_file() for path in out.rglob("*")),
+    }
 
 
-def on_ray(study: Study, out: Path) -> None:
-    failed = run(*plan(study, out), out)
+def on_ray(study: Study, out: Path) -> float:
+    """Seconds from the end of the first job to the end of the last: what starting a worker takes is not in it."""
+    ends: list[float] = []
+    failed = run(*plan(study, out), out, ends)
     if failed:
         raise SystemExit(f"{len(failed)} jobs failed; the first: {failed[0]}")
+    return ends[-1] - ends[0]
 
 
-def run(jobs: Sequence[Job], cohorts: Any, out: Path) -> list[str]:
+def run(jobs: Sequence[Job], cohorts: Any, out: Path, ends: list[float] | None = None) -> list[str]:
     failed: list[str] = []
 
     def listen(event: Event) -> None:
+        if event.ended and ends is not None:
+            ends.append(time.perf_counter())
         if event.error is not None:
             failed.append(event.error)
 

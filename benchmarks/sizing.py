@@ -11,12 +11,12 @@ import argparse
 import json
 from typing import Any
 
-from . import ROOT, write
+from . import ROOT, placed, write
 
 PATCHES, DIM, EPOCHS, FOLDS = 3278, 1024, 30, 5
 COHORTS = (1_000, 10_000, 100_000)
 PAGE = ROOT / "docs" / "cluster.md"
-BEGIN, END = "<!-- sizing: written by `python -m benchmarks.sizing --write` -->", "<!-- /sizing -->"
+COMMAND = "benchmarks.sizing --write"
 
 
 def main() -> None:
@@ -25,13 +25,7 @@ def main() -> None:
     text = table()
     print(text)
     if parser.parse_args().write:
-        write(PAGE, placed(PAGE.read_text(), text).rstrip("\n"))
-
-
-def placed(page: str, text: str) -> str:
-    """The page with the table between its two marks."""
-    before, rest = page.split(BEGIN)
-    return f"{before}{BEGIN}\n{text}\n{END}{rest.split(END)[1]}"
+        write(PAGE, placed(PAGE.read_text(), COMMAND, text).rstrip("\n"))
 
 
 def table() -> str:
@@ -52,14 +46,14 @@ def table() -> str:
     row("features on disk, float32", [_bytes(n * PATCHES * (4 * DIM + 16)) for n in COHORTS])
     if tiles is not None:
         hours = [_hours(n * PATCHES / tiles["rate"]) for n in COHORTS]
-        row(f"extraction, {tiles['encoder']}, {tiles['threads']} thread for encoding", hours)
+        row(f"extraction, {tiles['encoder']}, {tiles['threads']} cores", hours)
     share = (FOLDS - 1) / FOLDS
     one = [n * share * EPOCHS * rows["graph-abmil+jigsaw"] for n in COHORTS]
     row(f"one training of graph-abmil+jigsaw, {EPOCHS} epochs, {cores} cores", [_hours(s) for s in one])
     five = [n * share * EPOCHS * job * FOLDS * len(rows) for n in COHORTS]
     row(f"study: five methods x {FOLDS} folds, one machine of {cores} cores", [_hours(s) for s in five])
     jobs = FOLDS * len(rows)
-    row(f"the same on {jobs} such machines, a job each", [_hours(s / jobs) for s in five])
+    row(f"the same on {jobs} such machines, a job each (`--cpus {cores}`)", [_hours(s / jobs) for s in five])
     row("predictions and models kept", [_bytes(jobs * (n / FOLDS * 60 + 2.3e6)) for n in COHORTS])
     where = f"{loop['machine']['cpu']}, {cores} cores, commit {loop['commit'][:7]}"
     graph = rows["graph-abmil+jigsaw"]
@@ -73,7 +67,7 @@ def table() -> str:
     else:
         ratio = PATCHES / tiles["rate"] / (EPOCHS * graph)
         lines.append(
-            f"Extraction: {tiles['rate']:.0f} tiles a second ({tiles['encoder']}, {tiles['threads']} thread), which is "
+            f"Extraction: {tiles['rate']:.0f} tiles a second ({tiles['encoder']}, {tiles['threads']} cores), which is "
             f"{ratio:.0f} times the training of one model; a foundation model is slower by the ratio of its operations."
         )
     return "\n".join(lines)
@@ -84,7 +78,8 @@ def _rate() -> dict[str, Any] | None:
     if not path.exists():
         return None
     found = json.loads(path.read_text())
-    return {"rate": found["tiles_per_second"], "encoder": found["encoder"], "threads": found["threads"]}
+    most = max(found["speed"], key=lambda row: row["threads"])
+    return {"rate": most["tiles_per_second"], "encoder": found["encoder"], "threads": most["threads"]}
 
 
 def _read(name: str) -> dict[str, Any]:
