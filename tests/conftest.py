@@ -1,5 +1,72 @@
-"""One thread, here and in every process that a test starts."""
+"""One thread in every process, and Ray clusters of this machine, one of whose nodes may be killed."""
 
 import os
+import threading
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import pytest
 
 os.environ["OMP_NUM_THREADS"] = "1"  # small tensors on several threads spend their time waiting for one another
+# Ray's own 15 leaves a worker about 1 % of a core beside tests that compute
+os.environ["RAY_worker_niceness"] = "0"  # noqa: SIM112
+
+
+@pytest.fixture(scope="module")
+def cluster() -> Iterator[Any]:
+    """A Ray cluster of one node, to which a test may add; joined."""
+    ray = pytest.importorskip("ray", reason="Ray is not installed: pip install 'jigsawmil[ray]'")
+    from ray.cluster_utils import Cluster
+
+    made = Cluster(initialize_head=True, head_node_args={"num_cpus": 1, "include_dashboard": False})
+    ray.init(address=made.address, log_to_driver=False, logging_level="ERROR")
+    yield made
+    ray.shutdown()
+    made.shutdown()
+
+
+class Doomed(NamedTuple):
+    """begin: called on a worker with a name for what begins. cut: what began there -> on how many other nodes."""
+
+    begin: Callable[[str], None]
+    cut: Callable[[], dict[str, int]]
+
+
+@pytest.fixture
+def doomed(cluster: Any, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Doomed]:
+    """A further node, which is killed while it works."""
+    import ray
+
+    node = cluster.add_node(num_cpus=1)
+    begun, victim = tmp_path_factory.mktemp("begun"), node.node_id
+
+    def there() -> list[Path]:
+        return list(begun.glob(f"* {victim}"))
+
+    def wait() -> None:
+        end = time.monotonic() + 120
+        while not there() and time.monotonic() < end:
+            time.sleep(0.05)
+
+    def begin(name: str) -> None:
+        """Never ends on the node that will be killed; elsewhere waits for it, lest it come too late for any work."""
+        here = ray.get_runtime_context().get_node_id()
+        (begun / f"{name} {here}").touch()
+        if here == victim:
+            time.sleep(600)
+        wait()
+
+    def kill() -> None:
+        wait()
+        cluster.remove_node(node, allow_graceful=False)
+
+    def cut() -> dict[str, int]:
+        names = [mark.name.split()[0] for mark in there()]
+        return {name: len(list(begun.glob(f"{name} *"))) - 1 for name in names}
+
+    killer = threading.Thread(target=kill)
+    killer.start()
+    yield Doomed(begin, cut)
+    killer.join()

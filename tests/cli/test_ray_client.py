@@ -15,7 +15,11 @@ import pytest
 
 pytest.importorskip("ray", reason="Ray is not installed: pip install 'jigsawmil[ray]'")
 pytest.importorskip("grpc", reason="Ray's client is not installed: pip install 'jigsawmil[ray]'")
-OPEN = {**os.environ, "RAY_AUTH_MODE": "disabled"}  # a token of this machine would be asked for
+OPEN = {
+    **os.environ,
+    "RAY_AUTH_MODE": "disabled",  # a token of this machine would be asked for
+    "RAY_CLIENT_SERVER_CHECK_CHANNEL_TIMEOUT_S": "120",  # a server a client, which starts slowly beside other tests
+}
 
 
 @pytest.fixture

@@ -1,7 +1,5 @@
 """Extraction by a real Ray cluster of two nodes on this machine: the same files as here, whatever dies."""
 
-import threading
-import time
 from collections.abc import Callable, Iterator
 from dataclasses import replace
 from pathlib import Path
@@ -19,24 +17,12 @@ ray = pytest.importorskip("ray", reason="Ray is not installed: pip install 'jigs
 SETTINGS = ExtractSettings(workers=1, batch=4)
 
 
-@pytest.fixture(scope="module")
-def cluster() -> Iterator[Any]:
-    from ray.cluster_utils import Cluster
-
-    made = Cluster(initialize_head=True, head_node_args={"num_cpus": 1, "include_dashboard": False})
-    ray.init(address=made.address, log_to_driver=False, logging_level="ERROR")
-    yield made
-    ray.shutdown()
-    made.shutdown()
-
-
 @pytest.fixture
 def second(cluster: Any) -> Iterator[Any]:
-    """A second node, which a test may kill."""
+    """A second node."""
     node = cluster.add_node(num_cpus=1)
     yield node
-    if node in cluster.list_all_nodes():
-        cluster.remove_node(node)
+    cluster.remove_node(node)
 
 
 def test_actors_write_the_same_bytes(
@@ -55,37 +41,19 @@ def test_actors_write_the_same_bytes(
 
 
 def test_a_slide_whose_node_dies_is_done_by_another(
-    cluster: Any, second: Any, slides: dict[str, Path], script: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    doomed: Any, slides: dict[str, Path], script: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    begun, victim = tmp_path / "begun", second.node_id
-    begun.mkdir()
+    begin = doomed.begin
 
-    class Slow(on_ray._Extractor):  # type: ignore[misc]
-        """Never ends on the node that will be killed."""
-
+    class Marked(on_ray._Extractor):  # type: ignore[misc]
         def extract(self, slide: Path) -> Extracted:
-            node = ray.get_runtime_context().get_node_id()
-            (begun / f"{slide.stem} {node}").touch()
-            if node == victim:
-                time.sleep(600)
+            begin(slide.stem)
             return super().extract(slide)
 
-    def kill() -> None:
-        end = time.monotonic() + 60
-        while not list(begun.glob(f"* {victim}")) and time.monotonic() < end:
-            time.sleep(0.05)
-        cluster.remove_node(second, allow_graceful=False)
-
-    monkeypatch.setattr(on_ray, "_Extractor", Slow)
-    killer = threading.Thread(target=kill)
-    killer.start()
-    out = tmp_path / "out"
-    out.mkdir()
-    found = list(extract_on_ray(list(slides.values()), out, {"name": str(script)}, SETTINGS))
-    killer.join()
+    monkeypatch.setattr(on_ray, "_Extractor", Marked)
+    found = list(extract_on_ray(list(slides.values()), tmp_path, {"name": str(script)}, SETTINGS))
     assert sorted((one.slide, one.status) for one in found) == [(name, "done") for name in slides]
-    [cut] = begun.glob(f"* {victim}")  # it began there, and again on the other node
-    assert len(list(begun.glob(f"{cut.name.split()[0]} *"))) == 2
+    assert list(doomed.cut().values()) == [1]  # it began there, and again on the other node
 
 
 def test_a_node_that_cannot_load_the_encoder_gets_no_slides(

@@ -1,9 +1,8 @@
 """A real Ray cluster of two nodes on this machine: the same files as locally, whatever dies."""
 
 import json
-import threading
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
 from types import SimpleNamespace
@@ -13,7 +12,7 @@ import pytest
 
 from jigsawmil.study import cluster as nodes
 from jigsawmil.study import on_ray
-from jigsawmil.study.cluster import Needs, Watch, fits
+from jigsawmil.study.cluster import Needs, Watch, fits, gist
 from jigsawmil.study.executors import Event, run_local
 from jigsawmil.study.on_ray import everywhere, run_on_ray
 from jigsawmil.study.run import Job
@@ -22,16 +21,10 @@ from jigsawmil.study.study import Study, plan
 ray = pytest.importorskip("ray", reason="Ray is not installed: pip install 'jigsawmil[ray]'")
 
 
-@pytest.fixture(scope="module")
-def cluster() -> Iterator[Any]:
-    from ray.cluster_utils import Cluster
-
-    made = Cluster(initialize_head=True, head_node_args={"num_cpus": 1, "include_dashboard": False})
-    made.add_node(num_cpus=1, resources={"second": 1})
-    ray.init(address=made.address, log_to_driver=False, logging_level="ERROR")
-    yield made
-    ray.shutdown()
-    made.shutdown()
+@pytest.fixture(scope="module", autouse=True)
+def second(cluster: Any) -> None:
+    """The cluster's second node."""
+    cluster.add_node(num_cpus=1)
 
 
 @pytest.fixture(scope="module")
@@ -92,41 +85,25 @@ def test_a_job_that_fails_is_told_and_the_rest_go_on(cluster: Any, study: Study,
 
 
 def test_a_node_that_dies_has_its_jobs_run_elsewhere(
-    cluster: Any, study: Study, local: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    doomed: Any, study: Study, local: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    node = cluster.add_node(num_cpus=1)
-    begun, victim = tmp_path / "begun", node.node_id
-    begun.mkdir()
+    begin = doomed.begin
 
     def work(job: Job, *given: Any) -> Any:
-        """Leaves a mark where it begins, and never ends on the node that will be killed."""
         from jigsawmil.study.on_ray import _work
 
-        here = ray.get_runtime_context().get_node_id()
-        (begun / f"{job.variant}-{job.fold} {here}").touch()
-        if here == victim:
-            time.sleep(600)
+        begin(f"{job.variant}-{job.fold}")
         return _work(job, *given)
-
-    def kill() -> None:
-        end = time.monotonic() + 60
-        while not list(begun.glob(f"* {victim}")) and time.monotonic() < end:
-            time.sleep(0.05)
-        cluster.remove_node(node, allow_graceful=False)
 
     monkeypatch.setattr(on_ray, "_work", work)
     monkeypatch.setattr(nodes, "LOOK", 0.5)
-    jobs, cohorts = plan(study, tmp_path / "out")
+    jobs, cohorts = plan(study, tmp_path)
     told: list[Event] = []
     words: list[str] = []
-    killer = threading.Thread(target=kill)
-    killer.start()
-    run_on_ray(jobs, cohorts, tmp_path / "out", told.append, on_cluster=words.append)
-    killer.join()
+    run_on_ray(jobs, cohorts, tmp_path, told.append, on_cluster=words.append)
     assert [event.error for event in told if event.ended] == [None] * len(jobs)
-    same_files(jobs, local, tmp_path / "out")
-    [cut] = begun.glob(f"* {victim}")  # it began there, and again on another node
-    assert len(list(begun.glob(f"{cut.name.split()[0]} *"))) == 2
+    same_files(jobs, local, tmp_path)
+    assert list(doomed.cut().values()) == [1]  # it began there, and again on another node
     assert words[0].startswith("Ray: 3 nodes, 3 CPUs")
 
 
@@ -216,3 +193,10 @@ def test_another_node_has_another_working_directory(
     assert sent.source.features == str(tmp_path / "f")
     assert sent.source.options == (("mpp", 0.5), ("slide_table", str(tmp_path / "s.csv")))
     assert sent.folder == tmp_path / "run/jobs/a"
+
+
+def test_a_head_that_answers_with_a_traceback_is_quoted_by_its_last_line() -> None:
+    said = "Initialization failure from server:\nTraceback (most recent call last):\n  File x\nRuntimeError: no room\n"
+    assert gist(ConnectionAbortedError(said)) == "Initialization failure from server: RuntimeError: no room"
+    assert gist(ConnectionError("ray client connection timeout")) == "ray client connection timeout"
+    assert gist(ConnectionError()) == "ConnectionError"

@@ -42,7 +42,7 @@ def ray_cluster(address: str | None) -> Iterator[str]:
         ray.init(**where, log_to_driver=False, logging_level="ERROR")
     except (ConnectionError, ValueError, RuntimeError) as error:
         raise StudyError(
-            f"no Ray cluster at {address or 'this machine'} ({str(error).splitlines()[0]}). Expected ray://host:10001, "
+            f"no Ray cluster at {address or 'this machine'} ({gist(error)}). Expected ray://host:10001, "
             "host:6379, or auto on a node of the cluster (RAY_AUTH_MODE=token where it asks for one); leave "
             "--address out to start Ray on this machine."
         ) from error
@@ -50,6 +50,12 @@ def ray_cluster(address: str | None) -> Iterator[str]:
         yield describe()
     finally:
         ray.shutdown()
+
+
+def gist(error: Exception) -> str:
+    """The first line says what was tried; where a head answers with a traceback, only its last says what happened."""
+    lines = [line.strip() for line in str(error).splitlines() if line.strip()]
+    return " ".join(dict.fromkeys([lines[0], lines[-1]])) if lines else type(error).__name__
 
 
 def describe() -> str:
