@@ -15,11 +15,12 @@ import torch
 from rich.console import Console
 from torch import Tensor, nn
 
-from jigsawmil.cli.extract import TilesProgress, _span, everywhere
+from jigsawmil.cli.extract import TilesProgress, _span, everywhere, unusual
 from jigsawmil.cohort.formats import read_bag
-from jigsawmil.slides.encoders import SPECS
+from jigsawmil.slides.encoders import ENCODERS, SPECS
 from jigsawmil.slides.extract import Extracted, ExtractSettings
 from jigsawmil.slides.painter import Plan, paint, write_slide
+from jigsawmil.slides.tiles import TileSpec
 
 Program = Callable[..., Any]
 
@@ -146,3 +147,16 @@ def test_on_a_cluster_a_slide_keeps_the_name_of_its_link(tmp_path: Path, monkeyp
 
 def test_spans_of_time_are_short() -> None:
     assert [_span(seconds) for seconds in (0.4, 59, 100, 3600, 7200)] == ["0 s", "59 s", "2 min", "60 min", "2.0 h"]
+
+
+def test_tiles_that_an_encoder_was_not_trained_on_are_remarked_on() -> None:
+    def said(encoder: str, patch: int, mpp: float) -> str:
+        return " ".join(unusual(TileSpec(patch=patch, mpp=mpp), ENCODERS[encoder]))
+
+    assert all(said(spec.name, spec.patch, spec.mpp) == "" for spec in SPECS)
+    assert said("uni", 512, 0.25) == ""  # the same microns, scaled down
+    assert "asks for tiles of 224 pixels at 0.5 microns; those of 256 at 0.5 show it everything 0.88" in said(
+        "virchow2", 256, 0.5
+    )
+    assert "2 times as large" in said("uni", 256, 0.25)
+    assert said("uni", 128, 1.0) == "Note: uni takes 224 pixels; tiles of 128 are enlarged."

@@ -290,8 +290,15 @@ def test_a_mark_tells_weights_and_preparation_apart(script: Script) -> None:
     assert weights_mark(Tiny()) == weights_mark(Tiny()) != weights_mark(other)
 
 
-def test_large_encoders_ask_for_large_tiles(script: Script) -> None:
-    assert ENCODERS["conch-v1.5"].patch == 512
+def test_encoders_ask_for_the_tiles_that_trident_cuts_for_them() -> None:
+    """So that one who has features of either gets the same pixels; 256 scaled to 224 would be another resolution."""
+    edges = {edge: {spec.name for spec in SPECS if spec.patch == edge} for edge in (224, 256, 512)}
+    assert edges[224] == {"virchow2", "h-optimus-0", "h-optimus-1", "phikon-v2", "hibou-b", "hibou-l"}
+    assert edges[256] == {"efficientnet-lite0", "uni", "uni2-h", "gigapath", "resnet50"}
+    assert edges[512] == {"conch-v1.5"}
+
+
+def test_a_file_that_takes_large_tiles_asks_for_large_ones(script: Script) -> None:
     path = script(Tiny(), beside={"size": 448})
     assert encoder_spec(str(path)).patch == 512
     path.with_name("mine.pt.json").write_text('{"size": 448, "patch": 448}')

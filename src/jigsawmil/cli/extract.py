@@ -89,8 +89,12 @@ def extract(
 def unusual(tiles: TileSpec, spec: EncoderSpec) -> list[str]:
     """What an encoder was not trained for, in words."""
     notes = []
-    if abs(tiles.mpp - spec.mpp) > 0.1 * spec.mpp:
-        notes.append(f"Note: {spec.name} was trained at {spec.mpp:g} microns a pixel; tiles are cut at {tiles.mpp:g}.")
+    scale = tiles.patch * tiles.mpp / (spec.patch * spec.mpp)
+    if abs(scale - 1) > 0.1:
+        notes.append(
+            f"Note: {spec.name} asks for tiles of {spec.patch} pixels at {spec.mpp:g} microns; those of {tiles.patch} "
+            f"at {tiles.mpp:.3g} show it everything {1 / scale:.2g} times as large as in its training."
+        )
     if tiles.patch < spec.size:
         notes.append(f"Note: {spec.name} takes {spec.size} pixels; tiles of {tiles.patch} are enlarged.")
     return notes
@@ -191,12 +195,12 @@ def encoders() -> None:
     Example: `jigsawmil encoders`
     """
     table = Table(box=None, pad_edge=False)
-    for name in ("encoder", "features", "input", "from", "access", "licence"):
-        table.add_column(name, justify="right" if name in ("features", "input") else "left", no_wrap=True)
+    for name in ("encoder", "features", "tile", "from", "access", "licence"):
+        table.add_column(name, justify="right" if name in ("features", "tile") else "left", no_wrap=True)
     for spec in SPECS:
         where = "built in, offline" if spec.source == "package" else spec.repo
         access = "on request" if spec.gated else "open"
-        table.add_row(spec.name, f"{spec.dim}", f"{spec.size}", where, access, spec.licence)
+        table.add_row(spec.name, f"{spec.dim}", f"{spec.patch}", where, access, spec.licence)
     console().print(table)
 
 

@@ -85,7 +85,7 @@ SPECS = (
         build={"model_name": "vit_giant_patch14_224", **UNI2},
     ),
     EncoderSpec(
-        name="virchow2", dim=2560, interpolation="bicubic", licence=CC_NC, gated=True, source="timm",
+        name="virchow2", dim=2560, patch=224, interpolation="bicubic", licence=CC_NC, gated=True, source="timm",
         repo="paige-ai/Virchow2", tokens="class+mean", registers=4,
         build={"model_name": "vit_huge_patch14_224", "img_size": 224, "init_values": 1e-5, "num_classes": 0,
                "reg_tokens": 4, "mlp_ratio": 5.3375, "global_pool": "", "dynamic_img_size": True, **SWIGLU},
@@ -102,25 +102,25 @@ SPECS = (
         source="transformers", repo="MahmoodLab/TITAN", runs_code=True,
     ),
     EncoderSpec(
-        name="h-optimus-0", also="hoptimus0", dim=1536, mean=OPTIMUS[0], std=OPTIMUS[1],
+        name="h-optimus-0", also="hoptimus0", dim=1536, patch=224, mean=OPTIMUS[0], std=OPTIMUS[1],
         licence="Apache-2.0", gated=True, source="timm", repo="bioptimus/H-optimus-0",
         build={"model_name": "vit_giant_patch14_reg4_dinov2", "img_size": 224, "num_classes": 0, **OPTIMUS_BUILD},
     ),
     EncoderSpec(
-        name="h-optimus-1", also="hoptimus1", dim=1536, mean=OPTIMUS[0], std=OPTIMUS[1], licence=CC_NC, gated=True,
-        source="timm", repo="bioptimus/H-optimus-1",
+        name="h-optimus-1", also="hoptimus1", dim=1536, patch=224, mean=OPTIMUS[0], std=OPTIMUS[1], licence=CC_NC,
+        gated=True, source="timm", repo="bioptimus/H-optimus-1",
         build={"model_name": "vit_giant_patch14_reg4_dinov2", "img_size": 224, "num_classes": 0, **OPTIMUS_BUILD},
     ),
     EncoderSpec(
-        name="phikon-v2", also="phikon_v2", dim=1024, interpolation="bicubic", licence="Owkin non-commercial",
-        source="transformers", repo="owkin/phikon-v2", tokens="class",
+        name="phikon-v2", also="phikon_v2", dim=1024, patch=224, interpolation="bicubic",
+        licence="Owkin non-commercial", source="transformers", repo="owkin/phikon-v2", tokens="class",
     ),
     EncoderSpec(
-        name="hibou-b", dim=768, interpolation="bicubic", mean=HIBOU[0], std=HIBOU[1], licence="Apache-2.0", gated=True,
-        source="transformers", repo="histai/hibou-b", runs_code=True,
+        name="hibou-b", dim=768, patch=224, interpolation="bicubic", mean=HIBOU[0], std=HIBOU[1], licence="Apache-2.0",
+        gated=True, source="transformers", repo="histai/hibou-b", runs_code=True,
     ),
     EncoderSpec(
-        name="hibou-l", also="hibou_l", dim=1024, interpolation="bicubic", mean=HIBOU[0], std=HIBOU[1],
+        name="hibou-l", also="hibou_l", dim=1024, patch=224, interpolation="bicubic", mean=HIBOU[0], std=HIBOU[1],
         licence="Apache-2.0", gated=True, source="transformers", repo="histai/hibou-L", runs_code=True,
     ),
     EncoderSpec(
