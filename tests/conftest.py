@@ -1,6 +1,7 @@
 """One thread in every process, and Ray clusters of this machine, one of whose nodes may be killed."""
 
 import os
+import signal
 import threading
 import time
 from collections.abc import Callable, Iterator
@@ -12,6 +13,8 @@ import pytest
 os.environ["OMP_NUM_THREADS"] = "1"  # small tensors on several threads spend their time waiting for one another
 # Ray's own 15 leaves a worker about 1 % of a core beside tests that compute
 os.environ["RAY_worker_niceness"] = "0"  # noqa: SIM112
+# what is started in the background of a script is deaf to Ctrl-C, and so would be whatever a test starts
+signal.signal(signal.SIGINT, signal.default_int_handler)
 
 
 @pytest.fixture(scope="module")

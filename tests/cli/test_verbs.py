@@ -209,8 +209,7 @@ def test_ctrl_c_stops_in_words_and_leaves_no_half_job(given, tmp_path: Path) -> 
     long = ["--methods", "abmil", "--epochs", "1000000", "--patience", "0", "--out", out]
     command = [sys.executable, "-c", "from jigsawmil.cli import main; main()", "compare", *map(str, given + long)]
     pipes = {"stdout": subprocess.PIPE, "stderr": subprocess.PIPE, "text": True}
-    hears = {"preexec_fn": lambda: signal.signal(signal.SIGINT, signal.SIG_DFL)}  # background jobs are deaf
-    with subprocess.Popen(command, **pipes, **hears) as process:
+    with subprocess.Popen(command, **pipes) as process:
         end = time.monotonic() + 120
         while not (out / "folds.json").exists() and process.poll() is None and time.monotonic() < end:
             time.sleep(0.1)
