@@ -15,6 +15,8 @@ from PIL import Image
 from torch import Tensor, nn
 
 from jigsawmil.cohort.formats import peek_bag, read_bag
+from jigsawmil.slides.encoders import load_encoder
+from jigsawmil.slides.made import Encoding
 from jigsawmil.slides.painter import Plan, paint, write_slide
 from jigsawmil.slides.tiles import TileSpec
 
@@ -74,6 +76,8 @@ def test_the_card_knows_how_features_were_made(world: Path) -> None:
     card = json.loads((world / "model" / "model.json").read_text())
     assert (card["encoder"], card["patch_um"]) == ("colour", 128.0)
     assert card["tiles"] == {"patch": 256, "mpp": 0.5, "overlap": 0, "share": 0.25, "drawn": False}
+    encoder = load_encoder(str(world / "encoder" / "colour.pt"))
+    assert card["encoding"] == {"mark": encoder.mark, "precision": "float32"}
 
 
 def test_slides_are_cut_as_for_the_training(
@@ -177,6 +181,49 @@ def test_a_stated_resolution_is_for_slides_that_have_none(jigsawmil: Program, wo
     given = [world / "new" / "0006.tif", "--weights", world / "encoder" / "colour.pt", "--device", "cpu"]
     ran = jigsawmil("predict", world / "model", *given, "--slide-mpp", "0.501", "--out", tmp_path / "p.csv")
     assert ran.code == 0, ran.err
+
+
+def test_other_weights_of_the_same_name_are_refused(jigsawmil: Program, world: Path, tmp_path: Path) -> None:
+    class Other(MeanColour):
+        def forward(self, x: Tensor) -> Tensor:
+            return torch.cat([x.std(dim=[2, 3]), x.mean(dim=[2, 3])], dim=1)
+
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        torch.jit.script(Other()).save(str(tmp_path / "colour.pt"))
+    shutil.copy(world / "encoder" / "colour.pt.json", tmp_path)
+    slide, out = world / "new" / "0006.tif", tmp_path / "p.csv"
+    ran = jigsawmil("predict", world / "model", slide, "--weights", tmp_path / "colour.pt", "--out", out)
+    assert ran.code == 1
+    assert "not the colour of the model's training (other weights" in " ".join(ran.err.split())
+    assert not out.exists()
+
+
+def test_slides_are_encoded_in_the_precision_of_the_training(
+    jigsawmil: Program, world: Path, changed: Callable[..., Path], tmp_path: Path
+) -> None:
+    card = json.loads((world / "model" / "model.json").read_text())
+    model = changed(encoding={**card["encoding"], "precision": "bfloat16"})
+    given = [world / "new" / "0006.tif", "--weights", world / "encoder" / "colour.pt", "--device", "cpu"]
+    assert jigsawmil("predict", model, *given, "--out", tmp_path / "p.csv").code == 0
+    [features] = (tmp_path / "p-features").rglob("0006.h5")
+    assert peek_bag(features).encoding == Encoding(**{**card["encoding"], "precision": "bfloat16"})
+
+
+def test_a_resolution_stated_for_one_slide_does_not_stop_the_map_of_another(
+    jigsawmil: Program, world: Path, tmp_path: Path
+) -> None:
+    """First without it, then with it: the slide that says its own is done by then."""
+    shutil.copy(world / "new" / "0006.tif", tmp_path / "says.tif")
+    with Image.open(world / "new" / "0006.tif") as picture:
+        picture.save(tmp_path / "silent.png")
+    slides = [tmp_path / "says.tif", tmp_path / "silent.png"]
+    options = ["--weights", world / "encoder" / "colour.pt", "--device", "cpu", "--out", tmp_path / "p.csv"]
+    options += ["--heatmap", tmp_path / "maps"]
+    assert jigsawmil("predict", world / "model", *slides, *options).code == 1  # silent.png asks for --slide-mpp
+    ran = jigsawmil("predict", world / "model", *slides, *options, "--slide-mpp", "0.4")
+    assert ran.code == 0, ran.err
+    assert {path.name for path in (tmp_path / "maps").iterdir()} == {"says.png", "silent.png"}
 
 
 def test_who_trained_on_outlines_is_told(

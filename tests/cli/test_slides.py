@@ -96,3 +96,17 @@ def test_paint_refuses_the_impossible(jigsawmil: Callable, tmp_path: Path, optio
     assert ran.code == 1
     assert words in ran.err
     assert not (tmp_path / "out").exists()
+
+
+def test_tiles_are_those_that_an_encoder_asks_for(jigsawmil: Callable, painted: Path, tmp_path: Path) -> None:
+    slide = next((painted / "slides").glob("*.tif"))
+
+    def tiles(*options: str) -> str:
+        ran = jigsawmil("tissue", slide, "--out", tmp_path, *options)
+        assert ran.code == 0, ran.err
+        return str(ran.out.rsplit(",", 1)[1])
+
+    assert tiles() == tiles("--encoder", "uni") != tiles("--encoder", "virchow2") == tiles("--patch", "224")
+    ran = jigsawmil("tissue", painted / "slides", "--out", painted / "slides")
+    assert ran.code == 1
+    assert "the slides lie there" in ran.err

@@ -2,6 +2,7 @@
 
 import json
 import time
+from dataclasses import replace
 from pathlib import Path
 
 import pandas as pd
@@ -11,6 +12,7 @@ from jigsawmil.cohort.audit import KINDS, Audit, Problem, audit, describe_mismat
 from jigsawmil.cohort.formats import BagInfo
 from jigsawmil.cohort.labels import LabelTable
 from jigsawmil.errors import ConfigError, FeatureError, LabelError
+from jigsawmil.slides.made import Encoding
 
 
 def info(slide_id: str, n: int = 5, dim: int = 4, encoder: str | None = None) -> BagInfo:
@@ -172,6 +174,15 @@ def test_mixed_dimensions_are_counted_with_examples() -> None:
 def test_an_encoder_that_some_files_leave_unsaid_is_not_mixed() -> None:
     infos = infos_of("a", "b") | {name: info(name, encoder="uni") for name in "cd"}
     assert hold(table(GOOD), infos).problems == ()
+
+
+def test_weights_that_differ_under_one_name_are_remarked_on() -> None:
+    """What is known of it comes from our own files alone, and a new version of a library may call weights otherwise."""
+    marked = {name: replace(info(name), encoding=Encoding(mark=mark, precision="float32")) for name, mark in
+              (("a", "1f"), ("b", "1f"), ("c", "2e"), ("d", "1f"))}  # fmt: skip
+    [problem] = hold(table(GOOD), marked).problems
+    assert (problem.kind, problem.names) == ("mixed-encodings", ("c",))
+    assert "weights 1f, float32 in 3 files (a, b, d); weights 2e, float32 in 1 file (c)" in str(problem)
 
 
 def test_the_summary_is_short_and_the_problems_are_whole() -> None:

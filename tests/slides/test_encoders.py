@@ -14,7 +14,17 @@ from PIL import Image
 from torch import Tensor, nn
 
 from jigsawmil.errors import ConfigError
-from jigsawmil.slides.encoders import ENCODERS, SPECS, Encoder, EncoderSpec, encode, encoder_spec, hub, load_encoder
+from jigsawmil.slides.encoders import (
+    ENCODERS,
+    SPECS,
+    Encoder,
+    EncoderSpec,
+    encode,
+    encoder_spec,
+    files,
+    hub,
+    load_encoder,
+)
 from jigsawmil.slides.encoders.preprocess import feature_of, preprocess, resize_float, resize_whole
 from jigsawmil.slides.made import weights_mark
 
@@ -290,6 +300,37 @@ def test_a_mark_tells_weights_and_preparation_apart(script: Script) -> None:
     assert weights_mark(Tiny()) == weights_mark(Tiny()) != weights_mark(other)
 
 
+def test_weights_beside_an_onnx_file_are_part_of_its_mark(tmp_path: Path) -> None:
+    onnx = pytest.importorskip("onnx", reason="onnx is not installed")
+    marks = []
+    for value in (1.0, 2.0, 1.0):
+        weight = onnx.numpy_helper.from_array(np.full((64, 64), value, np.float32), "w")
+        node = onnx.helper.make_node("MatMul", ["x", "w"], ["y"])
+        ends = [onnx.helper.make_tensor_value_info(name, 1, ["n", 64]) for name in "xy"]
+        graph = onnx.helper.make_graph([node], "g", ends[:1], ends[1:], [weight])
+        (tmp_path / "weights.bin").unlink(missing_ok=True)
+        where = {"save_as_external_data": True, "location": "weights.bin", "size_threshold": 0}
+        onnx.save(onnx.helper.make_model(graph), tmp_path / "mine.onnx", **where)
+        marks.append((files.mark(tmp_path / "mine.onnx"), (tmp_path / "mine.onnx").read_bytes()))
+    assert marks[0] == marks[2]
+    assert marks[0][1] == marks[1][1]  # the graph alone does not tell
+    assert marks[0][0] != marks[1][0]
+
+
+@pytest.mark.parametrize("name", ["../../out", "a/b", "..", "", "mine\n"])
+def test_an_encoders_name_cannot_leave_its_folder(script: Script, name: str) -> None:
+    with pytest.raises(ConfigError, match="expected letters, digits"):
+        encoder_spec(str(script(Tiny(), beside={"name": name})))
+
+
+def test_other_weights_than_those_asked_for_are_refused(script: Script) -> None:
+    path = str(script(Tiny(), beside={"size": 32}))
+    mark = load_encoder(path).mark
+    assert load_encoder(path, mark=mark).mark == mark
+    with pytest.raises(ConfigError, match=r"not the mine of the model's training .*expected 1234"):
+        load_encoder(path, mark="1234")
+
+
 def test_encoders_ask_for_the_tiles_that_trident_cuts_for_them() -> None:
     """So that one who has features of either gets the same pixels; 256 scaled to 224 would be another resolution."""
     edges = {edge: {spec.name for spec in SPECS if spec.patch == edge} for edge in (224, 256, 512)}
@@ -314,9 +355,9 @@ def test_files_that_are_no_encoder_are_refused(tmp_path: Path, script: Script) -
     torch.save({"weight": torch.zeros(3)}, tmp_path / "weights.pt")
     with pytest.raises(ConfigError, match="weights alone belong to an encoder by name and --weights"):
         load_encoder(str(tmp_path / "weights.pt"))
-    with pytest.raises(ConfigError, match=r"does not take one tile of 3 x 224 x 224 .*State the size that it takes"):
+    with pytest.raises(ConfigError, match=r"does not take two tiles of 3 x 224 x 224 .*State the size that it takes"):
         load_encoder(str(script(Tiny())))
-    with pytest.raises(ConfigError, match=r"returned \(1, 16, 5\), expected \(tile, number\).*State another `tokens`"):
+    with pytest.raises(ConfigError, match=r"returned \(2, 16, 5\), expected \(tile, number\).*State another `tokens`"):
         load_encoder(str(script(Tiny(kind="tokens"), beside={"size": 32})))
 
 

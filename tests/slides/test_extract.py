@@ -1,42 +1,29 @@
 """From painted slides to feature files with an encoder of a few numbers: whole, once, alike, and readable."""
 
 import json
-import os
-import shutil
-import signal
-import subprocess
-import sys
 import threading
-import time
 from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
 
 import h5py
 import numpy as np
-import pandas as pd
 import pytest
 import torch
 from PIL import Image
 
 from jigsawmil.cohort.formats import peek_bag, read_bag
 from jigsawmil.errors import ConfigError, SlideError
-from jigsawmil.files import replacing
-from jigsawmil.slides.encoders import Encoder, load_encoder
+from jigsawmil.slides.encoders import Encoder
 from jigsawmil.slides.encoders.preprocess import preprocess
-from jigsawmil.slides.extract import Extracted, ExtractSettings, extract_slide, features_folder, read_batches
-from jigsawmil.slides.extract_all import extract_here, write_account
+from jigsawmil.slides.extract import ExtractSettings, extract_slide, features_folder, geometry, read_batches
+from jigsawmil.slides.extract_all import extract_here
 from jigsawmil.slides.painter import CELL, Plan, paint, write_slide
 from jigsawmil.slides.slide import open_slide
 from jigsawmil.slides.tiles import TileSpec, make_tiles
 from jigsawmil.slides.tissue import find_tissue
 
 SETTINGS = ExtractSettings(workers=1, batch=4)
-
-
-def visible(folder: Path) -> list[str]:
-    """Every file, hidden ones too."""
-    return sorted(str(path.relative_to(folder)) for path in folder.rglob("*") if path.is_file())
 
 
 def test_features_are_those_of_the_tiles_and_say_where_they_lie(
@@ -61,6 +48,9 @@ def test_features_are_those_of_the_tiles_and_say_where_they_lie(
         attrs = dict(opened["coords"].attrs)
         assert (attrs["patch_size"], attrs["patch_size_level0"], attrs["target_magnification"]) == (256, 256, 20)
         assert (attrs["level0_width"], attrs["level0_height"]) == slide.size
+    with h5py.File(tmp_path / "20x_256px_0px_overlap" / "patches" / "0001_patches.h5") as opened:
+        assert np.array_equal(opened["coords"][:], tiles.coords)
+        assert dict(opened["coords"].attrs) == attrs
 
 
 def test_masks_and_pictures_are_written_for_a_look(slides: dict[str, Path], encoder: Encoder, tmp_path: Path) -> None:
@@ -81,19 +71,8 @@ def test_the_same_slide_gives_the_same_bytes(
         extract_slide(slides["0001"], tmp_path / out, encoder, SETTINGS)
     extract_slide(slides["0001"], tmp_path / "c", encoder, replace(SETTINGS, workers=3))
     first, second, more = (digests(tmp_path / out, "*.*") for out in ("a", "b", "c"))
-    assert len(first) == 4
+    assert len(first) == 5
     assert first == second == more
-
-
-def test_running_again_does_what_is_missing(
-    slides: dict[str, Path], script: Path, tmp_path: Path, digests: Callable[[Path, str], dict[str, str]]
-) -> None:
-    load, files = {"name": str(script)}, [slides["0001"], slides["0002"]]
-    assert [one.status for one in extract_here(files, tmp_path, load, SETTINGS)] == ["done", "done"]
-    before = digests(tmp_path, "*.h5")
-    (tmp_path / "20x_256px_0px_overlap" / "features_colour" / "0002.h5").unlink()
-    assert [one.status for one in extract_here(files, tmp_path, load, SETTINGS)] == ["already", "done"]
-    assert digests(tmp_path, "*.h5") == before
 
 
 def test_other_settings_have_a_folder_of_their_own(
@@ -199,78 +178,11 @@ def test_settings_that_cannot_be_are_refused() -> None:
             ExtractSettings(**wrong)  # type: ignore[arg-type]
 
 
-def test_running_again_knows_other_slides_and_other_settings(
-    slides: dict[str, Path], encoder: Encoder, tmp_path: Path
-) -> None:
-    """What is there is never taken for what was asked for; refused, or made anew on request."""
-    out, own = tmp_path / "out", tmp_path / "own" / "0001.tif"
-    own.parent.mkdir()
-    shutil.copy(slides["0001"], own)
-    outline = json.dumps({"type": "Polygon", "coordinates": [[[256, 256], [768, 256], [768, 512], [256, 256]]]})
-    (tmp_path / "0001.geojson").write_text(outline)
-    file = features_folder(out, "colour", SETTINGS) / "0001.h5"
-    assert extract_slide(own, out, encoder, SETTINGS).status == "done"
-    for same in (replace(SETTINGS, workers=3, batch=2), replace(SETTINGS, slide_mpp=0.5)):  # the slide has its own mpp
-        assert extract_slide(own, out, encoder, same).status == "already"
-    before = file.read_bytes()
-    others = {
-        "share 0.25, this run says 0.5": (encoder, replace(SETTINGS, tiles=TileSpec(share=0.5))),
-        "precision float32, this run says bfloat16": (encoder, replace(SETTINGS, precision="bfloat16")),
-        "other outlines": (encoder, replace(SETTINGS, masks=tmp_path)),
-        "other weights": (encoder._replace(mark="another"), SETTINGS),
-    }
-    for words, (which, settings) in others.items():
-        found = extract_slide(own, out, which, settings)
-        assert found.status == "failed"
-        assert words in str(found.error)
-    shutil.copy(slides["0002"], own)
-    found = extract_slide(own, out, encoder, SETTINGS)
-    assert "made from another slide of this name" in str(found.error)
-    assert file.read_bytes() == before
-    assert extract_slide(own, out, encoder, replace(SETTINGS, renew=True)).status == "done"
-    alone = tmp_path / "alone"
-    extract_slide(slides["0002"], alone, encoder, SETTINGS)
-    other = read_bag(features_folder(alone, "colour", SETTINGS) / "0002.h5")
-    assert torch.equal(read_bag(file).features, other.features)
-
-
-def test_a_resolution_that_was_stated_wrongly_is_noticed(encoder: Encoder, tmp_path: Path) -> None:
-    plan = Plan(np.array([[0, 0], [1, 0], [0, 1], [1, 1]]), np.array([0, 1, 1, 0]), ("tumour", "stroma"))
-    Image.fromarray(paint(plan, np.random.default_rng(0)).image).save(tmp_path / "plain.png")
-    for stated, status in ((0.5, "done"), (0.5, "already"), (None, "already"), (0.25, "failed")):
-        found = extract_slide(tmp_path / "plain.png", tmp_path / "o", encoder, replace(SETTINGS, slide_mpp=stated))
-        assert found.status == status
-    assert "slide_mpp 0.5, this run says 0.25" in str(found.error)
-
-
-def test_an_outline_that_was_corrected_by_hand_stays(slides: dict[str, Path], encoder: Encoder, tmp_path: Path) -> None:
-    extract_slide(slides["0001"], tmp_path, encoder, SETTINGS)
-    outline = tmp_path / "contours_geojson" / "0001.geojson"
-    drawn = json.dumps({"type": "Polygon", "coordinates": [[[256, 256], [768, 256], [768, 768], [256, 768]]]})
-    outline.write_text(drawn)
-    for settings in (
-        replace(SETTINGS, masks=outline.parent, tiles=TileSpec(overlap=64, drawn=True)),
-        replace(SETTINGS, tiles=TileSpec(patch=128)),
-    ):
-        assert extract_slide(slides["0001"], tmp_path, encoder, settings).status == "done"
-        assert outline.read_text() == drawn
-
-
 def test_numbers_that_are_none_are_not_written(slides: dict[str, Path], encoder: Encoder, tmp_path: Path) -> None:
     broken = encoder._replace(model=lambda x: torch.full((len(x), 6), float("nan")))
     found = extract_slide(slides["0001"], tmp_path, broken, SETTINGS)
     assert "the encoder gave NaN or Inf, in float32" in str(found.error)
     assert not list(tmp_path.rglob("*.h5"))
-
-
-def test_a_damaged_file_is_told(slides: dict[str, Path], encoder: Encoder, tmp_path: Path) -> None:
-    extract_slide(slides["0001"], tmp_path, encoder, SETTINGS)
-    file = features_folder(tmp_path, "colour", SETTINGS) / "0001.h5"
-    file.write_bytes(file.read_bytes()[:500])
-    found = extract_slide(slides["0001"], tmp_path, encoder, SETTINGS)
-    assert found.status == "failed"
-    assert "0001.h5: damaged" in str(found.error)
-    assert extract_slide(slides["0001"], tmp_path, encoder, replace(SETTINGS, renew=True)).status == "done"
 
 
 def test_a_model_whose_output_is_wrong_stops_the_run(slides: dict[str, Path], encoder: Encoder, tmp_path: Path) -> None:
@@ -290,131 +202,6 @@ def test_precision_changes_little(slides: dict[str, Path], encoder: Encoder, tmp
         extract_slide(slides["0001"], out, encoder, settings)
         bags.append(read_bag(features_folder(out, "colour", settings) / "0001.h5").features)
     assert torch.allclose(bags[0], bags[1], atol=0.05)
-
-
-# Interrupted, killed, shared
-
-
-def test_what_a_killed_process_left_is_swept_away(slides: dict[str, Path], encoder: Encoder, tmp_path: Path) -> None:
-    folder = features_folder(tmp_path, "colour", SETTINGS)
-    gone = subprocess.run(
-        [sys.executable, "-c", "import os; print(os.getpid())"], capture_output=True, text=True, check=True
-    )
-    with replacing(folder / "0001.h5") as mine:  # of a process that lives, as its name says
-        folder.mkdir(parents=True)
-        mine.touch()
-        left = mine.with_name(mine.name.replace(f"-{os.getpid()}-", f"-{gone.stdout.strip()}-"))
-        left.touch()
-        assert extract_slide(slides["0001"], tmp_path, encoder, SETTINGS).status == "done"
-        assert not left.exists()
-        assert mine.exists()
-
-
-def test_stopping_in_the_middle_leaves_no_half_file(slides: dict[str, Path], encoder: Encoder, tmp_path: Path) -> None:
-    def stop(done: int, total: int) -> None:
-        if done:
-            raise KeyboardInterrupt
-
-    with pytest.raises(KeyboardInterrupt):
-        extract_slide(slides["0001"], tmp_path, encoder, SETTINGS, stop)
-    left = visible(tmp_path)
-    assert not [name for name in left if name.endswith((".h5", ".partial", ".lock"))], left
-    assert extract_slide(slides["0001"], tmp_path, encoder, SETTINGS).status == "done"
-
-
-@pytest.mark.skipif(sys.platform == "win32", reason="kills as POSIX does")
-def test_a_lock_holds_while_its_process_lives_and_not_longer(
-    slides: dict[str, Path], encoder: Encoder, tmp_path: Path
-) -> None:
-    folder = features_folder(tmp_path, "colour", SETTINGS)
-    folder.mkdir(parents=True)
-    hold = "f = open(sys.argv[1], 'a'); fcntl.flock(f, 2); print('held', flush=True); time.sleep(60)"
-    code = f"import fcntl, sys, time; {hold}"
-    holder = subprocess.Popen(
-        [sys.executable, "-c", code, str(folder / ".0001.lock")], stdout=subprocess.PIPE, text=True
-    )
-    assert holder.stdout is not None
-    try:
-        assert holder.stdout.readline() == "held\n"
-        assert extract_slide(slides["0001"], tmp_path, encoder, SETTINGS).status == "elsewhere"
-        os.kill(holder.pid, signal.SIGKILL)
-        holder.wait()
-    finally:
-        holder.kill()
-        holder.stdout.close()
-    assert (folder / ".0001.lock").exists()  # left behind
-    assert extract_slide(slides["0001"], tmp_path, encoder, SETTINGS).status == "done"
-
-
-WORKER = """
-import sys, time
-from pathlib import Path
-import torch
-from jigsawmil.slides.extract import ExtractSettings, features_folder
-from jigsawmil.slides.extract_all import extract_here, write_account
-torch.set_num_threads(1)
-slides, out, encoder, me = Path(sys.argv[1]), Path(sys.argv[2]), sys.argv[3], sys.argv[4]
-settings = ExtractSettings(workers=1, batch=2)
-(out / f"ready-{me}").touch()
-while not (out / "go").exists():
-    time.sleep(0.01)
-folder = features_folder(out, "colour", settings)
-for one in extract_here(sorted(slides.glob("*.tif")), out, {"name": encoder}, settings):
-    write_account(one, folder)
-    print(one.slide, one.status, flush=True)
-"""
-
-
-def test_two_processes_share_a_folder(slides: dict[str, Path], script: Path, tmp_path: Path) -> None:
-    """Every slide is done by one of them, once; what both write is what one alone would have written."""
-    names, many, out = sorted(slides), tmp_path / "slides", tmp_path / "out"
-    many.mkdir()
-    out.mkdir()
-    for index in range(12):
-        (many / f"{index:02d}.tif").symlink_to(slides[names[index % 3]])
-    arguments = [sys.executable, "-c", WORKER, str(many), str(out), str(script)]
-    both = [subprocess.Popen([*arguments, me], stdout=subprocess.PIPE, text=True) for me in "ab"]
-    while not all((out / f"ready-{me}").exists() for me in "ab"):
-        assert all(process.poll() is None for process in both)
-        time.sleep(0.02)
-    (out / "go").touch()
-    told = [dict(line.split() for line in process.communicate()[0].splitlines()) for process in both]
-    assert [process.returncode for process in both] == [0, 0]
-    for name in sorted(told[0]):
-        assert sorted([told[0][name], told[1][name]]) in (["already", "done"], ["done", "elsewhere"]), told
-    assert all("done" in one.values() for one in told)  # both worked
-    folder = features_folder(out, "colour", SETTINGS)
-    alone = {}
-    for name, path in slides.items():
-        extract_slide(path, tmp_path / "alone", load_encoder(str(script)), replace(SETTINGS, batch=2))
-        alone[name] = read_bag(features_folder(tmp_path / "alone", "colour", SETTINGS) / f"{name}.h5")
-    for index in range(12):
-        bag = read_bag(folder / f"{index:02d}.h5")
-        assert torch.equal(bag.features, alone[names[index % 3]].features)
-    table = pd.read_csv(folder / "extracted.csv", dtype={"slide": str})
-    assert table["slide"].tolist() == [f"{index:02d}" for index in range(12)]  # no row was lost
-    assert set(table["status"]) == {"done"}
-
-
-# The account, and reading ahead
-
-
-def test_the_account_keeps_the_newest_word_on_each_slide(tmp_path: Path) -> None:
-    for one in (
-        Extracted("b", "failed", error='broken, "cut short"'),
-        Extracted("a", "done", 12, 1.5, 3.25456),
-        Extracted("a", "already"),
-        Extracted("001", "no tissue"),
-        Extracted("b", "done", 7, 0.5, 2.00123),
-    ):
-        write_account(one, tmp_path)
-    table = pd.read_csv(tmp_path / "extracted.csv", dtype={"slide": str, "error": str}, keep_default_na=False)
-    assert table[["slide", "status", "tiles"]].values.tolist() == [
-        ["001", "no tissue", 0],
-        ["a", "done", 12],
-        ["b", "done", 7],
-    ]
-    assert table["seconds"].tolist() == [0.0, 3.25, 2.0]
 
 
 def test_tiles_come_in_order_and_are_read_ahead_within_bounds(slides: dict[str, Path]) -> None:
@@ -458,3 +245,20 @@ def test_a_real_slide_without_mpp_asks_for_it(
 ) -> None:
     found = extract_slide(real_slide("tcga-cr-7395.svs"), tmp_path, encoder, SETTINGS)
     assert "--slide-mpp" in str(found.error)
+
+
+def test_magnifications_give_trident_the_very_tiles(real_slide: Callable[[str], Path]) -> None:
+    """It cuts `patch_size` times their ratio: 20.04 / 20, as 0.499 microns would have it, is a pixel too many."""
+    with open_slide(real_slide("cmu-small-region.svs")) as slide:
+        for spec, power in ((TileSpec(), 20), (TileSpec(mpp=1.0), 20), (TileSpec(patch=224), 20)):
+            told = geometry(make_tiles(slide, find_tissue(slide), spec), "name")
+            ratio = told["level0_magnification"] / told["target_magnification"]
+            assert round(told["patch_size"] * ratio) == told["patch_size_level0"]
+            assert (told["level0_magnification"], type(told["level0_magnification"])) == (power, int)
+
+
+def test_an_encoder_that_loses_tiles_stops_the_run(slides: dict[str, Path], encoder: Encoder, tmp_path: Path) -> None:
+    wrong = encoder._replace(model=lambda x: encoder.model(x)[:1])
+    with pytest.raises(ConfigError, match="colour: 1 rows of features for 4 tiles; expected one a tile"):
+        extract_slide(slides["0001"], tmp_path, wrong, SETTINGS)
+    assert not list(tmp_path.rglob("*.h5"))

@@ -74,6 +74,25 @@ def test_all_forms_of_one_square_with_a_hole(tmp_path: Path, node: object) -> No
     assert np.array_equal(read_geojson(written(tmp_path, node), (80, 60), 2.0).mask, expected)
 
 
+def test_what_qupath_ignores_is_cut_out_wherever_it_stands(tmp_path: Path) -> None:
+    def feature(ring: list, name: str) -> dict:
+        properties = {"classification": {"name": name}}
+        return {
+            "type": "Feature", "geometry": {"type": "Polygon", "coordinates": [ring]}, "properties": properties
+        }  # fmt: skip
+
+    nothing = {"type": "Feature", "geometry": None, "properties": None}  # legal, and no place
+    empty = {"type": "Feature", "geometry": {"type": "MultiPolygon", "coordinates": [[[]]]}}
+    ignored = feature(HOLE, "Ignore*")
+    expected = read_geojson(written(tmp_path, {"type": "Polygon", "coordinates": [SQUARE, HOLE]}), (80, 60), 2.0).mask
+    for features in ([feature(SQUARE, "Tissue"), ignored, nothing], [ignored, empty, feature(SQUARE, "Region*")]):
+        path = written(tmp_path, {"type": "FeatureCollection", "features": features})
+        path.write_bytes(b"\xef\xbb\xbf" + path.read_bytes())  # as some editors save it
+        assert np.array_equal(read_geojson(path, (80, 60), 2.0).mask, expected)
+    with pytest.raises(SlideError, match="holds no polygon"):
+        read_geojson(written(tmp_path, ignored), (80, 60), 2.0)
+
+
 def test_overlapping_outlines_add_up_and_parts_beyond_the_slide_are_cut(tmp_path: Path) -> None:
     other = [[x + 20, y - 30] for x, y in SQUARE]
     node = {"type": "MultiPolygon", "coordinates": [[SQUARE], [other]]}

@@ -36,7 +36,7 @@ def test_actors_write_the_same_bytes(
     there = sorted(extract_on_ray(files, tmp_path / "ray", load, SETTINGS), key=lambda one: one.slide)
     assert [(one.slide, one.status, one.tiles) for one in there] == sorted((o.slide, o.status, o.tiles) for o in here)
     assert [one.error for one in there if one.error] == [one.error for one in here if one.error]
-    assert len(digests(tmp_path / "here", "*.h5")) == 3
+    assert len(digests(tmp_path / "here", "000?.h5")) == 3
     assert digests(tmp_path / "ray", "*.*") == digests(tmp_path / "here", "*.*")
 
 

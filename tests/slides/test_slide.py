@@ -240,3 +240,19 @@ def test_pixels_of_16_bits_are_refused(tmp_path: Path) -> None:
 def test_pictures_are_written_as_they_are(picture: Pixels, tmp_path: Path) -> None:
     write_picture(picture, tmp_path / "p.png")
     assert np.array_equal(np.asarray(Image.open(tmp_path / "p.png")), picture)
+
+
+def test_a_plain_picture_may_be_large_but_not_beyond_memory(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    Image.new("RGB", (1200, 1000), "white").save(tmp_path / "large.png")
+    monkeypatch.setattr(Image, "MAX_IMAGE_PIXELS", 1000)  # Pillow would warn, then refuse
+    with open_slide(tmp_path / "large.png", 0.5) as opened:
+        assert opened.size == (1200, 1000)
+    assert Image.MAX_IMAGE_PIXELS == 1000
+    monkeypatch.setattr(module, "LARGEST", 1_000_000)
+    with pytest.raises(SlideError, match="1,200 x 1,000 pixels, too many for a plain image"):
+        open_slide(tmp_path / "large.png", 0.5)
+
+
+def test_what_is_not_there_is_told_before_any_work(tmp_path: Path) -> None:
+    with pytest.raises(SlideError, match=r"nowhere\.svs: no such file or folder; expected slides"):
+        find_slides([tmp_path / "nowhere.svs"])

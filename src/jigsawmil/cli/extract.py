@@ -28,6 +28,7 @@ from .options import Address, Device, ExecutorName, Out, Quiet, SlidesArgument, 
 from .show import console, slide_files, writing_to
 
 EXTRACT = ExtractSettings()
+SILENCE = 30.0  # seconds between two lines where there is no terminal
 Weights = Annotated[Path | None, typer.Option(help="Local weights of the encoder, instead of the hub.")]
 TrustCode = Annotated[
     bool, typer.Option("--trust-code", help="Allow encoders whose loading runs code of their repository.")
@@ -156,7 +157,11 @@ def model_needs(
         raise StudyError(
             f"--patch-um {patch_um:g}: the model was trained on patches of {trained:g} microns. Leave it out."
         )
-    return {"name": name, "weights": weights, "trust_code": trust_code}, replace(EXTRACT, tiles=tiles, renew=True)
+    load = {"name": name, "weights": weights, "trust_code": trust_code}
+    how = card.encoding
+    return {**load, "mark": how and how.mark}, replace(
+        EXTRACT, tiles=tiles, renew=True, precision=how.precision if how else EXTRACT.precision
+    )
 
 
 def _tiles_of(card: ModelCard, spec: EncoderSpec, patch_um: float | None) -> TileSpec:
@@ -215,7 +220,7 @@ class TilesProgress:
         self._bar.disable = not self._draws
         self._task = self._bar.add_task("", total=slides, words="loading the encoder")
         self._seconds = self._began = 0.0
-        self._opened = time.perf_counter()
+        self._opened = self._spoke = time.perf_counter()
         self._told = self._tiles = self._worked = 0
 
     def __enter__(self) -> "TilesProgress":
@@ -242,6 +247,9 @@ class TilesProgress:
         """Before the first batch, after each. Time left: of this slide, and the mean of those done for each other."""
         now = time.perf_counter()
         words = f"{slide.stem[:24]} {done}/{total}"
+        if not self._draws and not self.quiet and done and now - self._spoke > SILENCE:
+            self._spoke = now
+            self.screen.print(f"{'':9} {escape(words)} tiles", highlight=False, soft_wrap=True)
         if done == 0:
             self._began = now
         else:
@@ -268,6 +276,7 @@ class TilesProgress:
             rate = (
                 f" ({one.tiles} tiles, {one.seconds:.0f} s, {one.tiles / one.seconds:.0f} tiles/s)" if one.tiles else ""
             )
+            self._spoke = time.perf_counter()
             self.screen.print(f"{one.status:9} {escape(one.slide)}{rate}", highlight=False, soft_wrap=True)
 
 

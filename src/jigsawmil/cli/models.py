@@ -222,7 +222,9 @@ def _draw(
     with writing_to(folder):
         for maps in explain_each(model, card, files, device=device, **options):
             file = of_slide[maps.bag.slide_id]
-            given = open_slide(slide_of[file], mpp) if file in slide_of else None
+            given = open_slide(slide_of[file]) if file in slide_of else None
+            if given is not None and not given.says_mpp:
+                given.mpp = mpp  # stated for those slides that do not say
             with given or nullcontext():
                 words = f"{card.model.method}, model {name}"
                 write_heatmap(maps, folder / f"{maps.bag.slide_id}.png", slide=given, features=file, model=words)
@@ -253,7 +255,7 @@ def feature_files(items: list[Path]) -> list[Path]:
     paths: dict[Path, None] = {}
     for item in items:
         if not item.exists():
-            raise FeatureError(f"{item}: no such file or folder. Expected feature files, or a folder of them.")
+            raise FeatureError(f"{item}: no such file or folder; expected slides or feature files, or folders of them.")
         single = not item.is_dir() or item.suffix == ".zarr"
         paths |= dict.fromkeys([item.resolve()] if single else [path.resolve() for path in find_bags(item).values()])
     once(paths)

@@ -13,7 +13,8 @@ from ..cohort.phantom import phantom_slides
 from ..cohort.phantom_slide import PATCH_LEVEL0
 from ..cohort.phantom_spec import TYPES, PhantomSpec, phantom_spec
 from ..config import choose
-from ..errors import SlideError
+from ..errors import ConfigError, SlideError
+from ..slides.encoders import encoder_spec
 from ..slides.extract import ExtractSettings, check_masks, origin_of, tissue_of
 from ..slides.geojson_mask import write_geojson
 from ..slides.painted import PlannedSlide, write_painted
@@ -31,13 +32,16 @@ def tissue(
     slides: SlidesArgument,
     tiles: TileOptions,
     out: Out,
+    encoder: Annotated[str | None, typer.Option(help="Whose tiles to cut, as `extract` would for it.")] = None,
     quiet: Quiet = False,
 ) -> None:
     """Where the tissue is and which tiles would be cut: a mask, GeoJSON for QuPath, and a picture of both.
 
-    Example: `jigsawmil tissue slide.svs --out tissue`
+    Example: `jigsawmil tissue slide.svs --encoder uni --out tissue`
     """
-    screen, settings = console(), tiles.settings()
+    screen, settings = console(), tiles.settings(encoder_spec(encoder) if encoder else None)
+    if out.resolve() in {path.resolve() for path in slides}:
+        raise ConfigError(f"--out {out}: the slides lie there, and pictures could pass for slides. Give another.")
     files = slide_files(slides, screen)
     check_masks(settings.masks, files)
     failed = []
@@ -88,9 +92,9 @@ def paint_slides(
     # compartments of 5 tiles, for a slide is about 12 across; the features of the phantom are not used
     spec = phantom_spec(kind, slides=slides, seed=seed, patches=patches, spread=0.15, clump=5, dim=16)
     screen = console()
-    write_painted(
-        tracked(plans(spec), slides, f"Painting {slides} slides", screen, quiet), out, seed=seed, artefacts=artefacts
-    )
+    with writing_to(out):
+        shown = tracked(plans(spec), slides, f"Painting {slides} slides", screen, quiet)
+        write_painted(shown, out, seed=seed, artefacts=artefacts)
     screen.print(f"{out / 'labels.csv'}\n{out / 'slides'}\n{out / 'truth'}", soft_wrap=True)
 
 

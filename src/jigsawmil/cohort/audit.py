@@ -39,6 +39,7 @@ KINDS: dict[str, tuple[Severity, About]] = {
     "no-label": ("note", "features"),
     "mixed-dimensions": ("error", "features"),
     "mixed-encoders": ("error", "features"),
+    "mixed-encodings": ("note", "features"),
     "nothing-left": ("error", "features"),
 }
 # Those that leave slides out of the cohort where they do not stop it, and the reason in a phrase.
@@ -323,14 +324,17 @@ def _class_problems(tell: _Teller, slides: Sequence[tuple[str, str]], level: str
 
 
 def _feature_problems(tell: _Teller, entries: Sequence[Entry]) -> None:
-    """Features of a cohort have one dimension and, where the files say it, one encoder."""
+    """Features of a cohort have one dimension and, where the files say it, one encoder, with the same weights."""
     dims: dict[str, list[str]] = defaultdict(list)
     encoders: dict[str, list[str]] = defaultdict(list)
+    encodings: dict[str, list[str]] = defaultdict(list)
     for entry in entries:
         dims[str(entry.info.dim)].append(entry.slide_id)
         if entry.info.encoder is not None:
             encoders[our_name(entry.info.encoder)].append(entry.slide_id)
-    for what, groups in (("dimension", dims), ("encoder", encoders)):
+        if entry.info.encoding is not None:
+            encodings[f"weights {entry.info.encoding.mark}, {entry.info.encoding.precision}"].append(entry.slide_id)
+    for what, groups in (("dimension", dims), ("encoder", encoders), ("encoding", encodings)):
         if len(groups) > 1:
             ordered = sorted(groups.items(), key=lambda item: -len(item[1]))
             counts = "; ".join(f"{value} in {_count(names, 'file')} ({listed(names, 3)})" for value, names in ordered)

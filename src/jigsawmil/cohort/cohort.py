@@ -5,13 +5,14 @@ import re
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import Literal, TypedDict, Unpack
+from typing import Literal, TypedDict, TypeVar, Unpack
 
 import numpy as np
 import pandas as pd
 from numpy.typing import NDArray
 
 from ..errors import FeatureError, LabelError
+from ..slides.made import Encoding
 from ..slides.tiles import TileSpec
 from .audit import Audit, Entry, LeftOut, audit, peek_all
 from .bag import Bag, Unit
@@ -22,6 +23,7 @@ from .tables import MISSING
 
 Task = Literal["binary", "multiclass", "ordinal"]
 Progress = Callable[[int, int], None]
+T = TypeVar("T")
 
 
 class Columns(TypedDict, total=False):
@@ -61,6 +63,7 @@ class Cohort:
     encoder: str | None
     patch_um: float | None  # edge of a patch in microns, where the files agree on one
     tiles: TileSpec | None  # how the slides were cut, where every file says the same
+    encoding: Encoding | None  # how the encoder was applied, likewise
     left_out: tuple[LeftOut, ...]
     notes: tuple[str, ...]
     read_slide: Callable[[Slide], Bag] = field(repr=False)  # past the store
@@ -240,11 +243,17 @@ def _build(
     notes = tuple(map(str, report.notes))
     store = Store(read, memory_gb * 1e9)
     infos = [entry.info for entry in entries]
-    cut = {info.tiles for info in infos}
-    tiles = cut.pop() if len(cut) == 1 else None
+    tiles, encoding = _common(info.tiles for info in infos), _common(info.encoding for info in infos)
     return Cohort(
-        slides, classes, task, infos[0].dim, encoder, _patch_um(infos), tiles, report.left_out, notes, read, store
-    )
+        slides, classes, task, infos[0].dim, encoder, _patch_um(infos), tiles, encoding, report.left_out, notes, read,
+        store,
+    )  # fmt: skip
+
+
+def _common(values: Iterable[T]) -> T | None:
+    """What all say; None where they differ."""
+    found = set(values)
+    return found.pop() if len(found) == 1 else None
 
 
 def _patch_um(infos: Sequence[BagInfo]) -> float | None:

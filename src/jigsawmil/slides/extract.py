@@ -2,11 +2,13 @@
 
     OUT/contours/<slide>.png, contours_geojson/<slide>.geojson            the tissue
     OUT/20x_256px_0px_overlap/visualization/<slide>.png                   the tiles, for a look
+    OUT/20x_256px_0px_overlap/patches/<slide>_patches.h5                  coords alone, for TRIDENT's other encoders
     OUT/20x_256px_0px_overlap/features_<encoder>/<slide>.h5               features and coords
 
 Reading runs ahead of encoding in threads: OpenSlide and torch both leave Python free while they work.
 """
 
+import errno
 import json
 import time
 from collections import deque
@@ -25,14 +27,15 @@ from ..config import choose, require
 from ..errors import ConfigError, JigsawmilError, SlideError
 from ..files import held, replacing, sweep
 from .encoders import Encoder, encode
-from .geojson_mask import read_geojson, write_geojson
-from .made import MADE_FROM, Made, difference, file_mark, read_made, slide_mark
+from .geojson_mask import marked, read_geojson, write_geojson
+from .made import MADE_FROM, Made, difference, read_made, slide_mark, whole_mark
 from .slide import Slide, open_slide, write_picture
 from .tiles import OBJECTIVE, USUAL, Tiles, TileSpec, make_tiles, preview
 from .tissue import Tissue, find_tissue, thumbnail_scale
 
 NO_TISSUE = ".no-tissue"  # in place of .h5: a slide that was looked at and has none
 PRECISIONS = ("float32", "bfloat16", "float16")
+FULL = {errno.ENOSPC, errno.EROFS, getattr(errno, "EDQUOT", errno.ENOSPC)}  # of a disk, whatever the slide
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -111,6 +114,10 @@ def extract_slide(
         except JigsawmilError as error:
             found = Extracted(path.stem, "failed", error=str(error))
         except Exception as error:  # whatever a damaged slide does to the libraries; the others must not pay for it
+            if isinstance(error, OSError) and error.errno in FULL:
+                raise ConfigError(
+                    f"{out}: cannot be written ({error}). What is done stays; make room, or give another --out."
+                ) from error
             found = Extracted(path.stem, "failed", error=f"{path.name}: {type(error).__name__}: {error}")
         finally:
             with suppress(PermissionError):  # Windows keeps a file that is open
@@ -126,7 +133,7 @@ def made_from(path: Path, encoder: Encoder, settings: ExtractSettings) -> Made:
         "encoder": encoder.mark,
         "share": settings.tiles.share,
         "precision": settings.precision,
-        "masks": None if outline is None else f"{file_mark(outline)}{'' if settings.shift else ' unshifted'}",
+        "masks": None if outline is None else f"{whole_mark(outline)}{'' if settings.shift else ' unshifted'}",
         "slide_mpp": settings.slide_mpp,
     }
 
@@ -198,6 +205,7 @@ def _extract(
         )
     about = {"name": slide.path.stem, "encoder": encoder.spec.name, MADE_FROM: json.dumps(made)}
     write_features(target, whole, about, tiles)
+    write_patches(out / settings.tiles.folder / "patches" / f"{slide.path.stem}_patches.h5", tiles, about["name"])
     return Extracted(slide.path.stem, "done", len(tiles), area, waited=waited)
 
 
@@ -222,7 +230,7 @@ def _encode_all(
 
 
 def read_batches(slide: Slide, tiles: Tiles, workers: int, batch: int) -> Generator[torch.Tensor, None, None]:
-    """uint8 (tile, patch, patch, 3), in order, read ahead by threads; at most three batches a worker are in memory."""
+    """uint8 (tile, patch, patch, 3), in order, read ahead by threads: two batches a worker and two more in memory."""
     starts = deque(range(0, len(tiles), batch))
     waiting: deque[Future[torch.Tensor]] = deque()
 
@@ -242,14 +250,28 @@ def read_batches(slide: Slide, tiles: Tiles, workers: int, batch: int) -> Genera
 
 def write_features(path: Path, features: np.ndarray, about: dict[str, str], tiles: Tiles) -> None:
     """TRIDENT's layout, with microns and tissue beside its attributes; the same input gives the same bytes."""
-    spec = tiles.spec
-    geometry = {
+    with replacing(path) as temporary, h5py.File(temporary, "w", track_order=True) as file:
+        _write(file, "features", features.astype(np.float32, copy=False), about)
+        _write(file, "coords", tiles.coords, geometry(tiles, about["name"]))
+
+
+def write_patches(path: Path, tiles: Tiles, name: str) -> None:
+    """Where the tiles are, without features."""
+    path.parent.mkdir(exist_ok=True)
+    with replacing(path) as temporary, h5py.File(temporary, "w", track_order=True) as file:
+        _write(file, "coords", tiles.coords, geometry(tiles, name))
+
+
+def geometry(tiles: Tiles, name: str) -> dict[str, Any]:
+    """TRIDENT's attributes of `coords`, and ours. Of its two magnifications only the ratio counts: tiles it cuts."""
+    spec, power = tiles.spec, OBJECTIVE / tiles.spec.mpp
+    return {
         "patch_size": spec.patch,
         "patch_size_level0": tiles.patch_size_level0,
-        "level0_magnification": OBJECTIVE / tiles.level0_mpp,
-        "target_magnification": OBJECTIVE / spec.mpp,
+        "level0_magnification": _whole(power * tiles.patch_size_level0 / spec.patch),
+        "target_magnification": _whole(power),
         "overlap": spec.overlap,
-        "name": about["name"],
+        "name": name,
         "savetodir": "None",
         "level0_width": tiles.slide_size[0],
         "level0_height": tiles.slide_size[1],
@@ -258,9 +280,10 @@ def write_features(path: Path, features: np.ndarray, about: dict[str, str], tile
         "tissue_share": spec.share,
         "tissue_drawn": spec.drawn,
     }
-    with replacing(path) as temporary, h5py.File(temporary, "w", track_order=True) as file:
-        _write(file, "features", features.astype(np.float32, copy=False), about)
-        _write(file, "coords", tiles.coords, geometry)
+
+
+def _whole(number: float) -> float | int:
+    return int(number) if number.is_integer() else number
 
 
 def _write(file: h5py.File, key: str, array: np.ndarray, attrs: dict[str, Any]) -> None:
@@ -276,8 +299,9 @@ def _save_looks(slide: Slide, tissue: Tissue, tiles: Tiles, out: Path, settings:
     stem = slide.path.stem
     write_picture(tissue.mask.astype(np.uint8) * 255, out / "contours" / f"{stem}.png")
     outline = out / "contours_geojson" / f"{stem}.geojson"
-    if settings.masks is None and (settings.renew or not outline.exists()):  # it may have been corrected by hand
-        write_geojson(tissue, outline, origin_of(slide, settings.shift))
+    mark = slide_mark(slide.path)
+    if settings.masks is None and (settings.renew or not outline.exists() or marked(outline) not in (None, mark)):
+        write_geojson(tissue, outline, origin_of(slide, settings.shift), mark)  # else perhaps corrected by hand
     levels = [max(slide.size) / step for step in slide.level_downsamples]
     side = max((level for level in levels if 800 <= level <= 1600), default=1600)  # a level as it is, where one fits
     picture = preview(slide, tissue, tiles, round(side))

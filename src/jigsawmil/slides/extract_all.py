@@ -1,6 +1,7 @@
 """Features of many slides, one after the other, and the account of what became of each."""
 
 import time
+from collections import deque
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from functools import partial
@@ -11,7 +12,7 @@ import pandas as pd
 
 from ..files import held, replacing
 from .encoders import load_encoder
-from .extract import Extracted, ExtractSettings, extract_slide
+from .extract import NO_TISSUE, Extracted, ExtractSettings, extract_slide
 
 COLUMNS = ("slide", "status", "tiles", "tissue_mm2", "seconds", "error")
 
@@ -25,20 +26,28 @@ def extract_here(
 ) -> Iterator[Extracted]:
     """load: arguments of `load_encoder`."""
     encoder = load_encoder(**load, device=settings.device)
-    for slide in slides:
-        yield extract_slide(slide, out, encoder, settings, partial(on_tiles, slide))
+    waiting, again = deque(slides), set[Path]()
+    while waiting:
+        slide = waiting.popleft()
+        found = extract_slide(slide, out, encoder, settings, partial(on_tiles, slide))
+        if found.status == "elsewhere" and slide not in again:  # by the end the other process is done with it, or dead
+            again.add(slide)
+            waiting.append(slide)
+        else:
+            yield found
 
 
 def write_account(one: Extracted, features: Path) -> None:
     """`extracted.csv` beside the features: what became of every slide. Processes that share the folder take turns."""
-    if one.status in ("already", "elsewhere"):
+    refused = one.status == "failed" and any((features / f"{one.slide}{end}").exists() for end in (".h5", NO_TISSUE))
+    if one.status in ("already", "elsewhere") or refused:  # what is there stays, and what is said of it
         return
     path = features / "extracted.csv"
     row = pd.DataFrame([{name: getattr(one, name) for name in COLUMNS}]).round({"tissue_mm2": 4, "seconds": 2})
     with _turn(features / ".extracted.lock"), replacing(path) as temporary:
         if path.exists():
-            before = pd.read_csv(path, dtype={"slide": str, "error": str})
-            row = pd.concat([before[before["slide"] != one.slide].astype(object), row.astype(object)])
+            before = pd.read_csv(path, dtype=str, keep_default_na=False)  # a slide may be called NA
+            row = pd.concat([before[before["slide"] != one.slide], row.fillna("").astype(str)])
         row.sort_values("slide").to_csv(temporary, index=False)
 
 

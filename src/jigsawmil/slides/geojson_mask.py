@@ -15,6 +15,8 @@ from .tissue import Mask, Tissue
 
 Ring = NDArray[np.float64]  # (corner, 2): x, y, the first corner repeated at the end
 Polygon = list[Ring]  # the outline, then the holes
+MARK = "jigsawmil_slide"  # a member of our own beside GeoJSON's
+IGNORED = "Ignore*"  # QuPath's class of what is not to be looked at
 
 
 def polygons(tissue: Tissue) -> list[Polygon]:
@@ -31,8 +33,9 @@ def polygons(tissue: Tissue) -> list[Polygon]:
     ]
 
 
-def write_geojson(tissue: Tissue, path: Path, origin: tuple[float, float] = (0, 0)) -> None:
-    """One annotation a piece of tissue. origin: level-0 place of the file's (0, 0), the slide's bounds in QuPath."""
+def write_geojson(tissue: Tissue, path: Path, origin: tuple[float, float] = (0, 0), mark: str = "") -> None:
+    """One annotation a piece of tissue. origin: level-0 place of the file's (0, 0), the slide's bounds in QuPath.
+    mark: of the slide; programs that change the file leave it out."""
     features = [
         {
             "type": "Feature",
@@ -45,18 +48,29 @@ def write_geojson(tissue: Tissue, path: Path, origin: tuple[float, float] = (0, 
         for piece in polygons(tissue)
     ]
     with replacing(path) as temporary:
-        temporary.write_text(json.dumps({"type": "FeatureCollection", "features": features}), encoding="utf-8")
+        whole = {"type": "FeatureCollection", MARK: mark, "features": features}
+        temporary.write_text(json.dumps(whole), encoding="utf-8")
+
+
+def marked(path: Path) -> str | None:
+    """The mark of the slide that an outline was found on; None where it was drawn or changed since."""
+    try:
+        return json.loads(path.read_text(encoding="utf-8-sig")).get(MARK) or None
+    except (OSError, ValueError, AttributeError):
+        return None
 
 
 def read_geojson(path: Path, size: tuple[int, int], scale: float, origin: tuple[float, float] = (0, 0)) -> Tissue:
     """The polygons of a file as a mask of a slide of `size` (width, height), `scale` level-0 pixels a mask pixel.
 
-    A pixel belongs to the mask if its centre lies in a polygon and not in its holes; polygons may overlap.
+    A pixel belongs to the mask if its centre lies in a polygon and not in its holes, nor in a polygon of QuPath's class
+    `Ignore*`; polygons may overlap.
     """
     width, height = (int(np.ceil(side / scale - 1e-9)) for side in size)
-    mask = np.zeros((height, width), bool)
-    for polygon in _read_polygons(path):
-        _fill(mask, [(ring + origin) / scale for ring in polygon])
+    mask, ignored = np.zeros((2, height, width), bool)
+    for polygon, ignore in _read_polygons(path):
+        _fill(ignored if ignore else mask, [(ring + origin) / scale for ring in polygon])
+    mask &= ~ignored
     if not mask.any():
         raise SlideError(
             f"{path.name}: no polygon covers a part of the slide, which has {size[0]} x {size[1]} pixels. "
@@ -65,13 +79,13 @@ def read_geojson(path: Path, size: tuple[int, int], scale: float, origin: tuple[
     return Tissue(mask, scale)
 
 
-def _read_polygons(path: Path) -> list[Polygon]:
+def _read_polygons(path: Path) -> list[tuple[Polygon, bool]]:
+    """Each with whether it is to be ignored."""
     try:
-        text = path.read_text(encoding="utf-8")
-        shapes = list(_geometries(json.loads(text)))
+        text = path.read_text(encoding="utf-8-sig")
         found = [
-            [np.asarray(ring, np.float64)[:, :2] for ring in rings]
-            for kind, coordinates in shapes
+            ([np.asarray(ring, np.float64)[:, :2] for ring in rings if ring], ignore)
+            for kind, coordinates, ignore in _geometries(json.loads(text))
             for rings in ({"Polygon": [coordinates], "MultiPolygon": coordinates}[kind])
         ]
     except FileNotFoundError as error:
@@ -82,22 +96,25 @@ def _read_polygons(path: Path) -> list[Polygon]:
         ) from error
     except (OSError, ValueError, TypeError, IndexError, AttributeError) as error:
         raise SlideError(f"{path.name}: not GeoJSON as QuPath exports it ({error}).") from error
-    if not any(map(len, found)):
+    found = [(rings, ignore) for rings, ignore in found if rings]
+    if not any(not ignore for _, ignore in found):
         raise SlideError(f"{path.name}: holds no polygon; expected the outlines of tissue.")
     return found
 
 
-def _geometries(node: Any) -> Iterator[tuple[str, Any]]:
-    """Type and coordinates of every shape in a collection, feature, geometry or plain list of these."""
+def _geometries(node: Any, ignore: bool = False) -> Iterator[tuple[str, Any, bool]]:
+    """Type, coordinates and whether to ignore, of every shape in a collection, feature, geometry or list of these."""
     if isinstance(node, list):
         for item in node:
-            yield from _geometries(item)
+            yield from _geometries(item, ignore)
     elif "features" in node or "geometries" in node:
-        yield from _geometries(node.get("features") or node.get("geometries") or [])
+        yield from _geometries(node.get("features") or node.get("geometries") or [], ignore)
     elif node.get("type") == "Feature":
-        yield from _geometries(node["geometry"])
+        kind = ((node.get("properties") or {}).get("classification") or {}).get("name")
+        if node["geometry"] is not None:  # a feature without a place is legal
+            yield from _geometries(node["geometry"], kind == IGNORED)
     else:
-        yield str(node.get("type")), node.get("coordinates")
+        yield str(node.get("type")), node.get("coordinates"), ignore
 
 
 def _fill(mask: Mask, rings: Polygon) -> None:

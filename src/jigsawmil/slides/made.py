@@ -3,6 +3,7 @@
 import hashlib
 import json
 from collections.abc import Mapping
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -22,6 +23,23 @@ WORDS = {
 Made = Mapping[str, Any]
 
 
+@dataclass(frozen=True, kw_only=True)
+class Encoding:
+    """How an encoder was applied. mark: of its weights, and of how it wants tiles."""
+
+    mark: str
+    precision: str
+
+
+def encoding_of(text: Any) -> Encoding | None:
+    """From what a file of features says it was made of; None where it says nothing of it."""
+    try:
+        made = json.loads(text)
+        return Encoding(mark=str(made["encoder"]), precision=str(made["precision"]))
+    except (ValueError, TypeError, KeyError):
+        return None
+
+
 def file_mark(path: Path) -> str:
     """Of a file's content, at the price of two short reads: its size, its beginning and its end."""
     size = path.stat().st_size
@@ -29,6 +47,11 @@ def file_mark(path: Path) -> str:
         start = file.read(ENDS)
         file.seek(max(0, size - ENDS))
         return digest(str(size).encode(), start, file.read(ENDS))
+
+
+def whole_mark(path: Path) -> str:
+    """Of a short file, every byte."""
+    return digest(path.read_bytes())
 
 
 def slide_mark(path: Path) -> str:

@@ -28,12 +28,16 @@ def extract_on_ray(
     slides: Sequence[Path], out: Path, load: dict[str, Any], settings: ExtractSettings
 ) -> Iterator[Extracted]:
     """The files that `extract_here` writes, from the cluster that was joined. load: arguments of `load_encoder`."""
-    crew, waiting, lost = _Crew(out, load, settings), deque(slides), Counter[Path]()
+    crew, waiting, lost, again = _Crew(out, load, settings), deque(slides), Counter[Path](), set[Path]()
     try:
         while waiting or crew.running:
             crew.hire(len(waiting))
             crew.give(waiting)
             for slide, found, why in crew.news():
+                if found is not None and found.status == "elsewhere" and slide not in again:
+                    again.add(slide)
+                    waiting.append(slide)
+                    continue
                 if found is not None:
                     yield found
                     continue

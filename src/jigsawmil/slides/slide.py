@@ -6,7 +6,8 @@ never use a handle that was opened before a fork.
 """
 
 import math
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
+from contextlib import contextmanager
 from pathlib import Path
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, NamedTuple
@@ -29,6 +30,7 @@ SLIDES = {".svs", ".ndpi", ".mrxs", ".scn", ".svslide", ".bif", ".vms", ".vmu", 
 FINEST, COARSEST = 0.01, 20.0  # microns: outside, a resolution is a scanner's or a program's filler (72 dpi is 353)
 AGREE = 0.05  # a stated mpp this close to the slide's own is no contradiction
 BLOCK = 1 << 24  # pixels decoded at a time, 64 MB
+LARGEST = 1 << 29  # pixels of a plain image, 2 GB
 
 
 class Thumbnail(NamedTuple):
@@ -200,6 +202,8 @@ def find_slides(paths: Iterable[Path]) -> SlideFiles:
     found: dict[str, Path] = {}
     left_out: list[Path] = []
     for path in paths:
+        if not path.exists():
+            raise SlideError(f"{path}: no such file or folder; expected slides, or a folder of them.")
         inside = sorted(file for file in path.iterdir() if _is_slide(file)) if path.is_dir() else [path]
         if path.is_dir():
             beside = PICTURES | {".dcm"} if any(_ending(file) not in PICTURES for file in inside) else {".dcm"}
@@ -264,15 +268,32 @@ def _open(path: Path) -> tuple[Any, dict[str, str]]:
     except openslide.OpenSlideError as error:
         raise SlideError(f"{path.name}: cannot be opened ({error}). Copy it anew or have it scanned again.") from error
     try:
-        image = Image.open(path)
+        with _large_pictures():
+            image = Image.open(path)
+        if image.width * image.height > LARGEST:
+            image.close()
+            raise SlideError(
+                f"{path.name}: {image.width:,} x {image.height:,} pixels, too many for a plain image, which is held in "
+                "memory whole. Convert it to a pyramidal tiled TIFF."
+            )
         image.load()
-    except Image.DecompressionBombError as error:
-        raise SlideError(f"{path.name}: too large for a plain image. Convert it to a pyramidal tiled TIFF.") from error
     except (OSError, SyntaxError, ValueError) as error:  # what Pillow raises on damaged files
         raise SlideError(f"{path.name}: neither a slide nor an image that can be read ({error}).") from error
     if image.mode.startswith(("I", "F")):  # Pillow would cut them off at 255
         raise SlideError(f"{path.name}: pixels of more than 8 bits ({image.mode}); expected 8 a colour. Convert it.")
     return openslide.ImageSlide(image.convert("RGBA")), _resolution(image)
+
+
+@contextmanager
+def _large_pictures() -> Iterator[None]:
+    """Pillow is afraid of pictures from strangers; these are somebody's slides."""
+    from PIL import Image
+
+    before, Image.MAX_IMAGE_PIXELS = Image.MAX_IMAGE_PIXELS, None
+    try:
+        yield
+    finally:
+        Image.MAX_IMAGE_PIXELS = before
 
 
 def _resolution(image: "Image.Image") -> dict[str, str]:

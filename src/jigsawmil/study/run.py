@@ -186,6 +186,7 @@ def make_card(feed: Feed, model: Model, settings: Settings, seed: int, progress:
         encoder=cohort.encoder,
         patch_um=cohort.patch_um,
         tiles=cohort.tiles,
+        encoding=cohort.encoding,
         level=settings.level,
         training=training,
         origin=origin(),

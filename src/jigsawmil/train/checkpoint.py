@@ -18,6 +18,7 @@ from ..config import GraphConfig, from_mapping
 from ..errors import ConfigError, StudyError
 from ..files import replacing
 from ..nn.model import Model, ModelConfig
+from ..slides.made import Encoding
 from ..slides.tiles import TileSpec
 
 WEIGHTS, CARD = "model.safetensors", "model.json"
@@ -35,6 +36,7 @@ class ModelCard:
     encoder: str | None = None  # what made the features
     patch_um: float | None = None  # edge of a patch in microns
     tiles: TileSpec | None = None  # how the slides were cut
+    encoding: Encoding | None = None  # how the encoder was applied
     level: str = "slide"  # what was pooled into one prediction
     training: dict[str, Any] | None = None  # settings, cohort, best epoch
     origin: dict[str, Any] | None = None  # versions and commit
@@ -69,6 +71,7 @@ def load_model(folder: str | Path) -> tuple[Model, ModelCard]:
                 "graph": from_mapping(GraphConfig, values["graph"], CARD),
                 "classes": tuple(values["classes"]),
                 "tiles": from_mapping(TileSpec, values["tiles"], CARD) if values.get("tiles") else None,
+                "encoding": from_mapping(Encoding, values["encoding"], CARD) if values.get("encoding") else None,
             }
         )
         model = Model(card.model)

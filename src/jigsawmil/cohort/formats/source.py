@@ -16,6 +16,7 @@ from scipy.spatial import cKDTree
 from torch import Tensor
 
 from ...errors import ConfigError, FeatureError
+from ...slides.made import Encoding
 from ...slides.tiles import USUAL, TileSpec
 from ..bag import Bag, Unit, as_features
 
@@ -64,6 +65,7 @@ class Source:
     mpp: float | None = None  # microns per level-0 pixel
     encoder: str | None = None
     tiles: TileSpec | None = None  # how the slide was cut
+    encoding: Encoding | None = None  # how the encoder was applied
     centred: bool = False  # coords are patch centres, not top-left corners
     guess_unit: bool = False  # may coordinates that look like pixels be taken as pixels?
 
@@ -83,6 +85,7 @@ class BagInfo:
     mpp: float | None
     encoder: str | None
     tiles: TileSpec | None = None  # how the slide was cut, where the file says
+    encoding: Encoding | None = None  # how the encoder was applied, where the file says
 
 
 def describe(source: Source, options: Options, fmt: str) -> BagInfo:
@@ -130,6 +133,7 @@ def describe(source: Source, options: Options, fmt: str) -> BagInfo:
         mpp=mpp,
         encoder=source.encoder,
         tiles=source.tiles,
+        encoding=source.encoding,
     )
 
 

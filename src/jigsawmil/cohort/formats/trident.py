@@ -12,6 +12,7 @@ import numpy as np
 
 from ...errors import FeatureError
 from ...files import replacing
+from ...slides.made import MADE_FROM, encoding_of
 from ...slides.tiles import OBJECTIVE, USUAL, TileSpec
 from ..bag import Bag
 from . import siblings
@@ -48,6 +49,7 @@ def scan(file: Opened, options: Options) -> Source:
         mpp=coords.attrs.get("mpp"),  # not TRIDENT's: write_bag adds it
         encoder=encoder_name(path, features),
         tiles=tiles_of(coords.attrs),
+        encoding=encoding_of(features.attrs.get(MADE_FROM)),
     )
 
 

@@ -7,7 +7,7 @@ from torch import Tensor, nn
 
 from ...config import choose
 from ...errors import ConfigError
-from ..made import digest, file_mark, weights_mark
+from ..made import digest, weights_mark
 from . import files, hub, package
 from .preprocess import preprocess
 from .spec import ENCODERS, SPECS, Encoder, EncoderSpec, our_name
@@ -24,14 +24,25 @@ def encoder_spec(name: str) -> EncoderSpec:
 
 
 def load_encoder(
-    name: str, *, weights: Path | None = None, trust_code: bool = False, device: torch.device | str = "cpu"
+    name: str,
+    *,
+    weights: Path | None = None,
+    trust_code: bool = False,
+    device: torch.device | str = "cpu",
+    mark: str | None = None,
 ) -> Encoder:
     """An encoder by name, or by the path of a TorchScript or ONNX file. weights: a local file or folder in place of the
-    hub. trust_code: allow models whose loading runs code of their repository."""
+    hub. trust_code: allow models whose loading runs code of their repository. mark: of the one that it has to be."""
     spec, model = _load(name, weights, trust_code)
     wants = (spec.size, spec.resize, spec.interpolation, spec.mean, spec.std, spec.tokens, spec.registers)
-    own = file_mark(Path(name)) if spec.source == "file" else weights_mark(model)
-    return Encoder(spec, model.to(device).eval(), digest(own.encode(), repr(wants).encode()))
+    own = files.mark(Path(name)) if spec.source == "file" else weights_mark(model)
+    found = digest(own.encode(), repr(wants).encode())
+    if mark not in (None, found):
+        raise ConfigError(
+            f"{weights or name}: not the {spec.name} of the model's training (other weights, or tiles prepared "
+            f"otherwise: mark {found}, expected {mark}). Give those weights, or features that were made with them."
+        )
+    return Encoder(spec, model.to(device).eval(), found)
 
 
 def _load(name: str, weights: Path | None, trust_code: bool) -> tuple[EncoderSpec, nn.Module]:
@@ -51,4 +62,10 @@ def encode(encoder: Encoder, tiles: Tensor, device: torch.device | str = "cpu", 
     """uint8 (tile, height, width, 3) -> float32 (tile, dim) on the CPU."""
     kind = torch.device(device).type
     with torch.inference_mode(), torch.autocast(kind, getattr(torch, precision), enabled=precision != "float32"):
-        return encoder.model(preprocess(tiles.to(device), encoder.spec)).float().cpu()
+        features = encoder.model(preprocess(tiles.to(device), encoder.spec)).float().cpu()
+    if len(features) != len(tiles):
+        raise ConfigError(
+            f"{encoder.spec.name}: {len(features)} rows of features for {len(tiles)} tiles; expected one a tile. "
+            "Export it for batches of any length."
+        )
+    return features

@@ -2,6 +2,7 @@
 
 import json
 import math
+import re
 import warnings
 from dataclasses import replace
 from pathlib import Path
@@ -12,6 +13,7 @@ from torch import Tensor, nn
 
 from ...config import choose, from_mapping
 from ...errors import ConfigError
+from ..made import digest, file_mark
 from .preprocess import Feature, feature_of, only
 from .spec import ENCODERS, EncoderSpec
 
@@ -43,6 +45,8 @@ def described(path: Path) -> EncoderSpec:
         spec = from_mapping(EncoderSpec, {**usual, **values, "dim": 0})
     except (ConfigError, TypeError) as error:
         raise ConfigError(f"{file}: {error}") from error
+    if not re.fullmatch(r"[\w.+-]*\w[\w.+-]*", spec.name):  # it names a folder
+        raise ConfigError(f'{file}: name {spec.name!r}; expected letters, digits and "._+-". State {{"name": "mine"}}.')
     if spec.name in ENCODERS:
         raise ConfigError(
             f'{path}: {spec.name} is the name of another encoder, their features would mix. State one in {file.name}: '
@@ -51,17 +55,26 @@ def described(path: Path) -> EncoderSpec:
     return spec
 
 
+def mark(path: Path) -> str:
+    """Of an encoder's file, and of those beside it that an ONNX graph names: its weights may lie there."""
+    if path.suffix != ".onnx":
+        return file_mark(path)
+    graph = path.read_bytes()
+    beside = sorted(file for file in path.parent.iterdir() if file.is_file() and file.name.encode() in graph)
+    return digest(*(file_mark(file).encode() for file in (path, *beside)))
+
+
 def load(path: Path) -> tuple[EncoderSpec, nn.Module]:
-    """The encoder, and its description with the dimension that a first tile came out with."""
+    """The encoder, and its description with the dimension that a first batch came out with."""
     spec = described(path)
     model = _Onnx(path) if path.suffix == ".onnx" else _torchscript(path)
-    tile = torch.zeros(1, 3, spec.size, spec.size)
+    tiles = torch.zeros(2, 3, spec.size, spec.size)
     try:
         with torch.inference_mode():
-            tried = model(tile)
+            tried = model(tiles)
     except Exception as error:  # whatever the user's own model raises
         raise ConfigError(
-            f"{path}: does not take one tile of 3 x {spec.size} x {spec.size} ({_last_line(error)}). State the size "
+            f"{path}: does not take two tiles of 3 x {spec.size} x {spec.size} ({_last_line(error)}). State the size "
             f"that it takes in {path.name}.json, and export it for batches of any length."
         ) from error
     spec = replace(spec, dim=_dimension(tried, spec))
