@@ -30,6 +30,20 @@ def cluster() -> Iterator[Any]:
     made.shutdown()
 
 
+@pytest.fixture(scope="session")
+def kill_node() -> Callable[[Any, Any], None]:
+    def kill(cluster: Any, node: Any) -> None:
+        """As if its power were cut; over when the cluster knows."""
+        import ray
+
+        cluster.remove_node(node, allow_graceful=False)
+        end = time.monotonic() + 60
+        while any(one["Alive"] and one["NodeID"] == node.node_id for one in ray.nodes()) and time.monotonic() < end:
+            time.sleep(0.1)
+
+    return kill
+
+
 class Doomed(NamedTuple):
     """begin: called on a worker with a name for what begins. cut: what began there -> on how many other nodes."""
 
@@ -38,7 +52,7 @@ class Doomed(NamedTuple):
 
 
 @pytest.fixture
-def doomed(cluster: Any, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Doomed]:
+def doomed(cluster: Any, kill_node: Callable, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Doomed]:
     """A further node, which is killed while it works."""
     import ray
 
@@ -63,7 +77,7 @@ def doomed(cluster: Any, tmp_path_factory: pytest.TempPathFactory) -> Iterator[D
 
     def kill() -> None:
         wait()
-        cluster.remove_node(node, allow_graceful=False)
+        kill_node(cluster, node)
 
     def cut() -> dict[str, int]:
         names = [mark.name.split()[0] for mark in there()]

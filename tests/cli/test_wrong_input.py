@@ -377,3 +377,11 @@ def test_check_finds_everything_at_once_and_fails(jigsawmil, own: Path) -> None:
         "unreadable": ["0002"],
     }
     assert told["slides"] == len(find_bags(own / "features")) - 1 == 16
+
+
+def test_a_url_is_no_folder(jigsawmil, given, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    ran = jigsawmil("train", *given, "--out", "s3://bucket/model")
+    assert ran.code == 1
+    assert "looks like a URL, expected a folder" in " ".join(ran.err.split())
+    assert list(tmp_path.iterdir()) == []

@@ -3,6 +3,7 @@
 import io
 import math
 import re
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -83,12 +84,12 @@ def test_a_job_runs_from_its_beginning_to_its_end_and_not_longer() -> None:
     with StudyProgress(console) as progress:
         progress.plan([job(), job(fold=1)], 0)
         progress(Event(job(), begun=True))
-        assert progress._bar.tasks[0].fields["counts"] == "1 running"
+        assert progress._bar.tasks[0].fields["counts"] == "0/2 done, 1 running"
         progress(Event(job(), FULL, begun=True))
         assert progress._bar.tasks[0].completed == pytest.approx(0.3)
         progress(Event(job()))
         progress(Event(job(), FULL, begun=True))
-        assert progress._bar.tasks[0].fields["counts"] == "0 running"
+        assert progress._bar.tasks[0].fields["counts"] == "1/2 done, 0 running"
         assert progress._bar.tasks[0].completed == 1
 
 
@@ -190,3 +191,16 @@ def test_one_training_on_a_terminal() -> None:
     assert "left" in bar
     assert names.split() == " ".join(COLUMNS).split()
     assert values.split() == list(figures(FULL, 50))
+
+
+def test_whole_jobs_are_counted() -> None:
+    """The epochs of three jobs are not a job that is done, nor is one that failed."""
+    console, _ = screen(terminal=True)
+    progress = StudyProgress(console)
+    jobs = [job(fold=i) for i in range(4)]
+    progress.plan(jobs, 1)
+    for half in jobs[1:]:
+        progress(Event(half, replace(FULL, epoch=40)))
+    assert progress._bar.tasks[0].fields["counts"] == "1/4 done, 3 running"
+    progress(Event(jobs[3], error="no luck"))
+    assert progress._bar.tasks[0].fields["counts"] == "1/4 done, 2 running, 1 failed"

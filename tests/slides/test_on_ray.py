@@ -1,5 +1,7 @@
 """Extraction by a real Ray cluster of two nodes on this machine: the same files as here, whatever dies."""
 
+import threading
+import time
 from collections.abc import Callable, Iterator
 from dataclasses import replace
 from pathlib import Path
@@ -54,6 +56,48 @@ def test_a_slide_whose_node_dies_is_done_by_another(
     found = list(extract_on_ray(list(slides.values()), tmp_path, {"name": str(script)}, SETTINGS))
     assert sorted((one.slide, one.status) for one in found) == [(name, "done") for name in slides]
     assert list(doomed.cut().values()) == [1]  # it began there, and again on the other node
+
+
+def test_idle_workers_of_a_dead_node_cost_no_slide_a_try(
+    cluster: Any, kill_node: Callable, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Three wait there when the node dies under the fourth, at the end of a run; the fifth, elsewhere, has room."""
+    large = cluster.add_node(num_cpus=4)
+    victim, mark = large.node_id, tmp_path / "begun"
+
+    class Stub(on_ray._Extractor):  # type: ignore[misc]
+        def __init__(self, *given: Any) -> None:
+            self.node = ray.get_runtime_context().get_node_id()
+
+        def extract(self, slide: Path) -> Extracted:
+            if slide.stem == "last" and self.node == victim:
+                mark.touch()
+                time.sleep(600)
+            time.sleep(0.3)
+            return Extracted(slide.stem, "done", 1)
+
+    def kill() -> None:
+        end = time.monotonic() + 120
+        while not mark.exists() and time.monotonic() < end:
+            time.sleep(0.05)
+        time.sleep(1.0)  # the others have ended
+        kill_node(cluster, large)
+
+    monkeypatch.setattr(on_ray, "_Extractor", Stub)
+    killer = threading.Thread(target=kill)
+    killer.start()
+    crew = on_ray._Crew(tmp_path, {}, SETTINGS)
+    try:
+        while len(crew._idle) < 5:  # all are there before the first slide
+            crew.hire(9)
+            list(crew.news())
+        crew._idle.sort(key=lambda worker: worker.node == victim)  # the last one is taken first
+        monkeypatch.setattr(on_ray, "_Crew", lambda *given: crew)
+        slides = [Path("last"), *(Path(f"s{i}") for i in range(4))]
+        found = {one.slide: one.error for one in extract_on_ray(slides, tmp_path, {}, SETTINGS)}
+    finally:
+        killer.join()
+    assert found == dict.fromkeys(("last", "s0", "s1", "s2", "s3"))
 
 
 def test_a_node_that_cannot_load_the_encoder_gets_no_slides(

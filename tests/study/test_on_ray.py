@@ -1,6 +1,7 @@
 """A real Ray cluster of two nodes on this machine: the same files as locally, whatever dies."""
 
 import json
+import socket
 import time
 from collections.abc import Callable
 from dataclasses import replace
@@ -10,6 +11,7 @@ from typing import Any
 
 import pytest
 
+from jigsawmil.errors import StudyError
 from jigsawmil.study import cluster as nodes
 from jigsawmil.study import on_ray
 from jigsawmil.study.cluster import Needs, Watch, fits, gist
@@ -116,9 +118,11 @@ def test_a_job_that_no_node_can_take_is_told_and_the_rest_go_on(
     monkeypatch.setattr(nodes, "LOOK", 0.2)
     monkeypatch.setattr(nodes, "PATIENCE", 1.0)
     told: list[Event] = []
-    run_on_ray(jobs[:3], cohorts, tmp_path, told.append)
+    said: list[str] = []
+    run_on_ray(jobs[:3], cohorts, tmp_path, told.append, on_cluster=said.append)
     errors = {event.job.name: event.error for event in told if event.ended}
     assert "asks for 1 CPUs, 0 GPUs and 10000.0 GB" in str(errors.pop(jobs[1].name))
+    assert any("; 1 job waits for a node with 1 CPUs, 0 GPUs and 10000.0 GB" in words for words in said)
     assert list(errors.values()) == [None, None]
 
 
@@ -200,3 +204,38 @@ def test_a_head_that_answers_with_a_traceback_is_quoted_by_its_last_line() -> No
     assert gist(ConnectionAbortedError(said)) == "Initialization failure from server: RuntimeError: no room"
     assert gist(ConnectionError("ray client connection timeout")) == "ray client connection timeout"
     assert gist(ConnectionError()) == "ConnectionError"
+
+
+@pytest.mark.parametrize("address", ["127.0.0.1:{}", "ray://127.0.0.1:{}", "nosuch.invalid:6379", "127.0.0.1:99999"])
+def test_where_nobody_answers_is_told_at_once(address: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Ray itself waits a quarter of an hour."""
+    with socket.socket() as free:
+        free.bind(("127.0.0.1", 0))
+        port = free.getsockname()[1]
+    monkeypatch.setattr(ray, "init", lambda **given: pytest.fail("asked"))
+    with pytest.raises(StudyError, match="no Ray cluster at"), nodes.ray_cluster(address.format(port)):
+        pass
+
+
+def test_who_answers_is_asked_by_ray(monkeypatch: pytest.MonkeyPatch) -> None:
+    with socket.socket() as head:
+        head.bind(("127.0.0.1", 0))
+        head.listen()
+        for address in (f"127.0.0.1:{head.getsockname()[1]}", f"ray://127.0.0.1:{head.getsockname()[1]}", "auto"):
+            nodes.knock(address)
+
+
+def test_what_a_worker_wrote_and_the_driver_does_not_see_is_told(
+    cluster: Any, study: Study, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def work(*given: Any) -> Any:
+        from jigsawmil.study.on_ray import Outcome
+
+        return Outcome(None, None)
+
+    monkeypatch.setattr(on_ray, "_work", work)
+    monkeypatch.setattr(on_ray, "SEEN", 0.5)
+    jobs, cohorts = plan(study, tmp_path)
+    told: list[Event] = []
+    run_on_ray(jobs[:1], cohorts, tmp_path, told.append)
+    assert "not seen from the driver" in str(next(event.error for event in told if event.ended))

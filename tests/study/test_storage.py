@@ -96,14 +96,37 @@ def test_a_job_that_failed_is_not_sent(tmp_path: Path) -> None:
 
 
 def test_a_storage_that_cannot_be_had_is_named(tmp_path: Path) -> None:
-    with pytest.raises(StudyError, match="nosuchkind://bucket/run: the storage failed"):
-        Mirror("nosuchkind://bucket/run", tmp_path)
+    for url in ("nosuchkind://bucket/run", "memory://run"):
+        with pytest.raises(StudyError, match=rf"{url}: .*such as s3://bucket/run"):
+            Mirror(url, tmp_path)
     (tmp_path / "file").touch()
     mirror = Mirror(f"file://{tmp_path}/file/run", tmp_path / "here")
     (tmp_path / "here").mkdir()
     (tmp_path / "here" / "summary.csv").touch()
     with pytest.raises(StudyError, match="What is done is in"):
         mirror.send_tables()
+
+
+def test_a_storage_that_takes_nothing_is_told_before_any_job(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    mirror = Mirror(f"file://{tmp_path}/run", tmp_path / "here")
+    mirror.knock()
+    assert list((tmp_path / "run").iterdir()) == []
+
+    def refuse(*given: object) -> None:
+        raise PermissionError("not yours")
+
+    monkeypatch.setattr(LocalFileSystem, "pipe_file", refuse)
+    with pytest.raises(StudyError, match="PermissionError: not yours"):
+        mirror.knock()
+
+
+def test_no_bucket_is_made_of_a_typing_error(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Object stores make a bucket where they are asked for its folders."""
+    monkeypatch.setattr(storage, "OBJECT_STORES", {"file"})
+    mirror = Mirror(f"file://{tmp_path}/nobucket/run", tmp_path / "here")
+    with pytest.raises(StudyError, match="FileNotFoundError"):
+        mirror.knock()
+    assert not (tmp_path / "nobucket").exists()
 
 
 def test_urls_have_copies_of_their_own(tmp_path: Path) -> None:

@@ -459,3 +459,14 @@ def test_a_state_that_is_none_is_refused(feed: Feed, small: Small, tmp_path: Pat
 def test_impossible_settings_are_refused_by_name(name: str, value: object) -> None:
     with pytest.raises(ConfigError, match=f"{name}: found {value!r}, expected"):
         TrainConfig(**{name: value})
+
+
+def test_processes_of_a_team_draw_alike_but_for_dropout() -> None:
+    def draws(*team: int) -> tuple[list[float], list[float]]:
+        with module._seeded(3, 1, torch.device("cpu"), *team) as generator:
+            return torch.rand(4, generator=generator).tolist(), torch.rand(4).tolist()
+
+    alone, first, second = draws(), draws(0), draws(1)
+    assert alone == first
+    assert second[0] == first[0]
+    assert second[1] != first[1]

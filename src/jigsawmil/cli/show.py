@@ -1,6 +1,7 @@
 """What the verbs print, and the run of a study with all that a person sees of it."""
 
 import os
+import re
 from collections.abc import Iterable, Iterator
 from contextlib import ExitStack, contextmanager
 from pathlib import Path
@@ -14,7 +15,7 @@ from rich.progress import track
 from rich.text import Text
 
 from ..cohort.cohort import Cohort
-from ..errors import StudyError
+from ..errors import ConfigError, StudyError
 from ..files import replacing
 from ..report.control import control_lines, control_table, shuffle_control
 from ..report.live import StudyProgress
@@ -23,7 +24,7 @@ from ..report.pictures import write_pictures
 from ..report.tables import comparison_table, summary_table
 from ..slides.slide import find_slides
 from ..study.cluster import ray_cluster
-from ..study.gather import Result, write_csv
+from ..study.gather import Result, by_reason, write_csv
 from ..study.published import Published
 from ..study.storage import Mirror, is_url
 from ..study.study import Study, run_study
@@ -50,6 +51,7 @@ def show_study(study: Study, target: str | Path, where: WhereOptions, quiet: boo
     for device in devices:
         where.check_device(device)  # once and now, not in every job
     if mirror:
+        mirror.knock()
         brought = mirror.fetch()
         screen.print(f"Working in {out}; {brought} finished jobs came from {mirror.url}.", soft_wrap=True)
         if sent := mirror.send_missing():
@@ -100,11 +102,7 @@ def run_folder(target: str | Path) -> Path:
 
 
 def show_failures(result: Result, screen: Console) -> None:
-    """Each reason once, with the jobs that it stopped."""
-    names: dict[str, list[str]] = {}
-    for name, why in result.failed.items():
-        names.setdefault(why, []).append(name)
-    for why, stopped in names.items():
+    for why, stopped in by_reason(result.failed).items():
         screen.print(f"[bold red]Failed:[/] {escape(', '.join(stopped))}\n{escape(why)}", soft_wrap=True)
     screen.print("Run the same command again: it does what is missing.", soft_wrap=True)
 
@@ -172,6 +170,8 @@ def check_target(path: Path) -> None:
 @contextmanager
 def writing_to(folder: Path) -> Iterator[None]:
     """Make a folder; what cannot be written is an error that says so."""
+    if re.match(r"[A-Za-z][\w+.-]+:/", str(folder)):  # a path has made one slash of two; C:/ is a folder
+        raise ConfigError(f"{folder}: looks like a URL, expected a folder. Only runs of compare and study lie at URLs.")
     try:
         folder.mkdir(parents=True, exist_ok=True)
         yield

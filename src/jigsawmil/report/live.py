@@ -6,7 +6,7 @@ from collections.abc import Mapping
 
 from rich.console import Console, Group
 from rich.live import Live
-from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn, TimeRemainingColumn
+from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn, TimeRemainingColumn
 from rich.table import Table
 from rich.text import Text
 
@@ -22,8 +22,8 @@ class StudyProgress:
 
     def __init__(self, console: Console, quiet: bool = False) -> None:
         self.console, self.quiet = console, quiet
-        counts = MofNCompleteColumn(), TextColumn("{task.fields[counts]}")
-        self._bar = Progress(TextColumn("jobs"), BarColumn(), *counts, TimeElapsedColumn(), *_left(), console=console)
+        parts = TextColumn("jobs"), BarColumn(), TextColumn("{task.fields[counts]}"), TimeElapsedColumn(), *_left()
+        self._bar = Progress(*parts, console=console)
         self._task = self._bar.add_task("", total=None, counts="")
         self._done = self._failed = 0
         self._constant: set[str] = set()  # what all jobs share need not be said of each
@@ -46,7 +46,7 @@ class StudyProgress:
     def plan(self, jobs: list[Job], done: int) -> None:
         self._done, self._total, self._began = done, len(jobs), time.monotonic()
         self._constant = {part for part in ("cohort", "seed") if len({getattr(job, part) for job in jobs}) == 1}
-        self._bar.update(self._task, total=len(jobs), completed=done)
+        self._bar.update(self._task, total=len(jobs), completed=done, counts=self._counts())
         if done and not self.quiet:
             rest = "" if done == len(jobs) else "; going on with the rest"
             self.console.print(f"{done} of {len(jobs)} jobs are done already{rest}.", highlight=False)
@@ -71,8 +71,12 @@ class StudyProgress:
             self._failed += event.error is not None
             self._tell_end(name, event.error)
         parts = (epoch.epoch / job.settings.epochs for job, epoch in self._running.values() if epoch)
-        counts = f"{len(self._running)} running" + (f", {self._failed} failed" if self._failed else "")
-        self._bar.update(self._task, completed=self._done + sum(parts), counts=counts)
+        self._bar.update(self._task, completed=self._done + sum(parts), counts=self._counts())
+
+    def _counts(self) -> str:
+        """Whole jobs: the bar itself also counts the epochs of those that run."""
+        done = f"{self._done - self._failed}/{self._total} done, {len(self._running)} running"
+        return done + (f", {self._failed} failed" if self._failed else "")
 
     def _tell_end(self, name: str, error: str | None) -> None:
         if error is not None:

@@ -19,8 +19,8 @@ from .encoders import load_encoder
 from .extract import Extracted, ExtractSettings, extract_slide
 
 TRIES = 3  # workers that a slide may lose before it is given up
-FALSE_STARTS = 6  # encoders that could not be loaded before no other is tried
-PATIENCE = 60.0  # seconds in which no node could take an encoder
+FALSE_STARTS = 6  # encoders in a row that could not be loaded before no other is tried, until a node joins
+PATIENCE = 300.0  # seconds in which no node could take an encoder
 POLL = 1.0  # seconds between two looks at the cluster
 
 
@@ -58,6 +58,11 @@ class News(NamedTuple):
     why: str = ""
 
 
+class Worker(NamedTuple):
+    actor: Any
+    node: str
+
+
 class _Crew:
     """Actors whose encoder is loading, those that wait for a slide, and those at work."""
 
@@ -70,16 +75,22 @@ class _Crew:
         self._kind = made.options(num_cpus=self._cpus, num_gpus=int(self._gpu), max_restarts=0, max_task_retries=0)
         self._given = (out, load, replace(settings, device="cuda" if self._gpu else "cpu"))
         self._starting: dict[Any, Any] = {}
-        self._idle: list[Any] = []
-        self.running: dict[Any, tuple[Any, Path]] = {}
+        self._idle: list[Worker] = []
+        self.running: dict[Any, tuple[Worker, Path]] = {}
         self._false_starts, self._why, self._fit_at = 0, "", time.monotonic()
+        self._nodes: set[str] = set()
 
     def hire(self, waiting: int) -> None:
         """Start actors where nodes have room and slides wait; nodes come and go."""
         import ray
 
+        nodes = [node for node in ray.nodes() if node["Alive"]]
+        known, self._nodes = self._nodes, {node["NodeID"] for node in nodes}
+        if self._nodes - known:
+            self._false_starts = 0
+        self._idle = [worker for worker in self._idle if worker.node in self._nodes]
         staff = len(self._idle) + len(self._starting) + len(self.running)
-        places = sum(room(node["Resources"], self._cpus, self._gpu) for node in ray.nodes() if node["Alive"])
+        places = sum(room(node["Resources"], self._cpus, self._gpu) for node in nodes)
         if self._false_starts < FALSE_STARTS:
             for _ in range(min(places, waiting + len(self.running)) - staff):
                 actor = self._kind.remote(*self._given)
@@ -96,14 +107,15 @@ class _Crew:
 
     def give(self, waiting: deque[Path]) -> None:
         while waiting and self._idle:
-            slide, actor = waiting.popleft(), self._idle.pop()
-            self.running[actor.extract.remote(slide)] = (actor, slide)
+            slide, worker = waiting.popleft(), self._idle.pop()
+            self.running[worker.actor.extract.remote(slide)] = (worker, slide)
 
     def dismiss(self) -> None:
         """Give their CPUs and GPUs back now, not when Python forgets the last of them."""
         import ray
 
-        for actor in [*self._idle, *self._starting.values(), *(actor for actor, _ in self.running.values())]:
+        workers = [*self._idle, *(worker for worker, _ in self.running.values())]
+        for actor in [*self._starting.values(), *(worker.actor for worker in workers)]:
             ray.kill(actor)
 
     def news(self) -> Iterator[News]:
@@ -117,7 +129,7 @@ class _Crew:
             if ref in self._starting:
                 self._started(ref)
                 continue
-            actor, slide = self.running.pop(ref)
+            worker, slide = self.running.pop(ref)
             try:
                 yield News(slide, ray.get(ref))
             except ray.exceptions.RayTaskError as error:  # raised by our own code on the worker
@@ -125,17 +137,27 @@ class _Crew:
                     raise error.cause from error
                 yield News(slide, Extracted(slide.stem, "failed", error=f"{slide.name}: {error.cause}"))
             except ray.exceptions.RayError as error:  # the actor is gone, and its node perhaps
+                self._leave(worker.node)
                 yield News(slide, None, _last_line(error))
                 continue
-            self._idle.append(actor)
+            self._idle.append(worker)
+
+    def _leave(self, node: str) -> None:
+        """Dismiss who waits on a node that lost a worker: if it is dead, which is known only later, each would cost the
+        slide a try; if it is not, others are hired there."""
+        import ray
+
+        for worker in [worker for worker in self._idle if worker.node == node]:
+            self._idle.remove(worker)
+            ray.kill(worker.actor)
 
     def _started(self, ref: Any) -> None:
         import ray
 
         actor = self._starting.pop(ref)
         try:
-            ray.get(ref)
-            self._idle.append(actor)
+            self._idle.append(Worker(actor, ray.get(ref)))
+            self._false_starts = 0
         except ray.exceptions.RayError as error:
             self._false_starts, self._why = self._false_starts + 1, _last_line(error)
 
@@ -148,8 +170,11 @@ class _Extractor:
         self.out, self.settings = out, settings
         self.encoder = load_encoder(**load, device=settings.device)
 
-    def ready(self) -> None:
-        """Answers when the encoder is loaded."""
+    def ready(self) -> str:
+        """Answers when the encoder is loaded, with its node."""
+        import ray
+
+        return str(ray.get_runtime_context().get_node_id())
 
     def extract(self, slide: Path) -> Extracted:
         if not self.out.exists():

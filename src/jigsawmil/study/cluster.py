@@ -2,6 +2,7 @@
 
 import math
 import os
+import socket
 import time
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
@@ -11,7 +12,8 @@ from typing import Any
 from ..errors import StudyError
 
 LOOK = 5.0  # seconds between two looks at the nodes
-PATIENCE = 60.0  # seconds in which no node could take a job before it is given up
+PATIENCE = 300.0  # seconds in which no node could take a job before it is given up
+ANSWER = 5.0  # seconds in which a head takes a connection
 
 
 def get_ray() -> Any:
@@ -30,6 +32,9 @@ class Needs:
     gpus: float
     memory: int
 
+    def __str__(self) -> str:
+        return f"{self.cpus} CPUs, {self.gpus:g} GPUs and {self.memory / 1e9:.1f} GB"
+
 
 @contextmanager
 def ray_cluster(address: str | None) -> Iterator[str]:
@@ -39,17 +44,28 @@ def ray_cluster(address: str | None) -> Iterator[str]:
     # Left to itself Ray joins whatever runs on this machine, such as another study's, which takes it down when it ends.
     where: dict[str, Any] = {"address": address} if address else {"address": "local", "include_dashboard": False}
     try:
+        if address:
+            knock(address)
         ray.init(**where, log_to_driver=False, logging_level="ERROR")
-    except (ConnectionError, ValueError, RuntimeError) as error:
+    except (OSError, ValueError, RuntimeError) as error:
         raise StudyError(
-            f"no Ray cluster at {address or 'this machine'} ({gist(error)}). Expected ray://host:10001, "
-            "host:6379, or auto on a node of the cluster (RAY_AUTH_MODE=token where it asks for one); leave "
-            "--address out to start Ray on this machine."
+            f"no Ray cluster at {address or 'this machine'} ({gist(error)}). Expected ray://host:10001, host:6379, or "
+            "auto on a node of the cluster; where it was started with a token, RAY_AUTH_MODE=token and that token. "
+            "Leave --address out to start Ray on this machine."
         ) from error
     try:
         yield describe()
     finally:
         ray.shutdown()
+
+
+def knock(address: str) -> None:
+    """An error at once where nobody answers at host:port, for which Ray itself would wait a quarter of an hour."""
+    host, colon, port = address.removeprefix("ray://").rpartition(":")
+    if colon and port.isdigit():
+        if int(port) > 65535:
+            raise ValueError(f"no port {port}")
+        socket.create_connection((host.strip("[]"), int(port)), ANSWER).close()
 
 
 def gist(error: Exception) -> str:
@@ -85,21 +101,29 @@ class Watch:
             return []
         self._last = now
         nodes = [node["Resources"] for node in get_ray().nodes() if node["Alive"]]
-        words = describe()
-        if words != self._words:
-            self._words = words
-            self.on_cluster(words)
         self._largest = max((node.get("memory", 0) for node in nodes), default=0)
         fit = {need: fits(need, nodes) for need in set(self.needs)}
         self._homeless = {i: self._homeless.get(i, now) for i in indices if not fit[self.needs[i]]}
+        words = describe() + self._waiting()
+        if words != self._words:
+            self._words = words
+            self.on_cluster(words)
         return [index for index, since in self._homeless.items() if now - since >= PATIENCE]
 
+    def _waiting(self) -> str:
+        """In words, the jobs for which a node would have to join."""
+        if not self._homeless:
+            return ""
+        count = len(self._homeless)
+        asked = self.needs[next(iter(self._homeless))]
+        jobs = f"{count} job{'s' * (count != 1)} wait{'s' * (count == 1)}"
+        return f"; {jobs} for a node with {asked}, {PATIENCE / 60:g} min at most"
+
     def why(self, index: int) -> str:
-        need = self.needs[index]
         return (
-            f"the job asks for {need.cpus} CPUs, {need.gpus:g} GPUs and {need.memory / 1e9:.1f} GB; for "
-            f"{PATIENCE:.0f} s no node of the cluster had all of it (the largest memory is {self._largest / 1e9:.1f} "
-            "GB). Lower memory_gb, or add a node, and run the same command again."
+            f"the job asks for {self.needs[index]}; for {PATIENCE:.0f} s no node of the cluster had all of it (the "
+            f"largest memory is {self._largest / 1e9:.1f} GB). Lower memory_gb, or add a node, and run the same "
+            "command again."
         )
 
 

@@ -59,7 +59,7 @@ def run_local(jobs: Sequence[Job], processes: int, listen: Listener) -> None:
     gpus = open_gpus(job.settings.device for job in jobs)
     pool = ProcessPoolExecutor(processes, context, _start_worker, (threads, gpus, told, started))
     try:
-        with _deaf_to_interrupts():  # workers are started here, and inherit it
+        with deaf_to_interrupts():  # workers are started here, and inherit it
             running = {pool.submit(_work, index, job): job for index, job in enumerate(jobs)}
         while running:
             done, _ = wait(running, timeout=0.2)
@@ -86,7 +86,7 @@ def attempt(job: Job, on_epoch: Callable[[Epoch], None]) -> str | None:
 
 
 @contextmanager
-def _deaf_to_interrupts() -> Iterator[None]:
+def deaf_to_interrupts() -> Iterator[None]:
     """Ctrl-C reaches the parent, which ends its workers; it waits until this is over."""
     if not hasattr(signal, "pthread_sigmask"):  # Windows
         yield

@@ -30,6 +30,14 @@ class Result:
     failed: Mapping[str, str]
 
 
+def by_reason(failed: Mapping[str, str]) -> dict[str, list[str]]:
+    """Each reason once, with the jobs that it stopped."""
+    names: dict[str, list[str]] = {}
+    for name, why in failed.items():
+        names.setdefault(why, []).append(name)
+    return names
+
+
 def gather(
     out: Path,
     jobs: Sequence[Job],

@@ -6,6 +6,7 @@ time of its jobs and nothing else: Ray runs them again elsewhere.
 """
 
 import math
+import os
 import re
 import time
 import uuid
@@ -29,8 +30,10 @@ from .run import Job, forget
 RETRIES = 5  # of a job whose worker or node died
 TOKEN = ".shared-with-workers"
 POLL = 0.25  # seconds between two looks at the jobs
+SEEN = 120.0  # seconds in which what a worker wrote is seen here: NFS may know of nothing new for a minute
 TELL = 0.5  # seconds between two epochs that a job tells of
 PATHS = ("slide_table",)  # options of a cohort that are paths
+NOT_SEEN = "{}: written by a worker, and not seen from the driver. Run again; is it the same storage for both?"
 COLOURS = re.compile(r"\x1b\[[0-9;]*m")
 
 
@@ -60,9 +63,10 @@ def run_on_ray(
     task = ray.remote(max_retries=RETRIES, retry_exceptions=False)(_work)
     waiting = deque(range(len(jobs)))
     running: dict[Any, int] = {}
+    unseen: dict[int, float] = {}  # done by a worker -> since when
     watch = Watch(needs, on_cluster)
     try:
-        while waiting or running:
+        while waiting or running or unseen:
             for index in watch.stranded([*waiting, *running.values()]):
                 _drop(index, waiting, running)
                 listen(Event(jobs[index], error=watch.why(index)))
@@ -80,7 +84,16 @@ def run_on_ray(
                 asked = board.take.remote()
             for ref in done:
                 index = running.pop(ref)
-                listen(Event(jobs[index], error=_outcome(ref, jobs[index])))
+                error = _outcome(ref, jobs[index])
+                if error is None:
+                    unseen[index] = time.monotonic()
+                else:
+                    listen(Event(jobs[index], error=error))
+            for index, since in list(unseen.items()):
+                late = time.monotonic() - since > SEEN
+                if jobs[index].done or late:
+                    del unseen[index]
+                    listen(Event(jobs[index], error=None if jobs[index].done else NOT_SEEN.format(jobs[index].folder)))
             if not running:
                 time.sleep(POLL)
     except BaseException:
@@ -150,7 +163,7 @@ def _work(job: Job, index: int, threads: int, out: str, token: str, board: Any) 
 
     tell(None)
     seen = Path(out) / TOKEN
-    if seen.is_file() and seen.read_text() == token:
+    if seen.is_file() and seen.read_text() == token and os.access(out, os.W_OK):
         error = None if job.done else attempt(job, tell)
         return Outcome(None if job.done else error, None)  # done by an attempt that was thought dead: as good
     with TemporaryDirectory() as scratch:

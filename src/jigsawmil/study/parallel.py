@@ -28,7 +28,7 @@ from ..train.feed import Feed
 from ..train.fit import Epoch, Progress, pick_device
 from ..train.settings import Settings
 from ..train.team import Team
-from .executors import end_with_parent
+from .executors import deaf_to_interrupts, end_with_parent
 from .run import CohortSpec, fit_split
 
 PATIENCE = timedelta(minutes=30)  # the others wait so long for a process that reads a huge slide
@@ -68,7 +68,8 @@ def fit_together(
         for rank in range(1, devices):
             line, theirs = context.Pipe()
             process = context.Process(target=_other, args=(rank, theirs), daemon=True)
-            process.start()
+            with deaf_to_interrupts():
+                process.start()
             theirs.close()  # the other process holds the only one: when it ends, the line does
             others.append(process)
             lines.append(line)
@@ -151,6 +152,7 @@ def _how_it_ended(number: int, code: int, size: int) -> str:
 def _other(rank: int, line: Any) -> None:
     """The work of another process, which is told its task once it has imported everything: a long list of slides that
     is handed over at the start, to a process that dies before it has read them, would block the first for ever."""
+    signal.signal(signal.SIGINT, signal.SIG_IGN)  # the first process hears Ctrl-C, and ends this one
     end_with_parent()
     line.send(rank)
     task: Task = line.recv()

@@ -19,6 +19,7 @@ from .executors import Event, Listener
 T = TypeVar("T")
 LAST = "job.json"  # its presence says that the folder is whole
 STANDINS = "standins"  # phantoms, which are drawn anew wherever they are needed
+OBJECT_STORES = {"s3", "s3a", "gs", "gcs", "az", "abfs", "abfss", "adl", "oss", "cos", "obs"}  # as fsspec calls them
 PAUSES = (1.0, 4.0)  # seconds before the storage is asked again
 
 
@@ -32,10 +33,32 @@ class Mirror:
     def __init__(self, url: str, folder: Path) -> None:
         self.url, self.folder = url.rstrip("/"), folder
         self._there: set[str] = set()  # jobs that the storage has whole, as far as this driver knows
-        with self._told():
-            import fsspec
+        import fsspec
 
+        kind = self.url.partition("://")[0]
+        try:
             self._files, self._root = fsspec.url_to_fs(self.url)
+        except ImportError as error:
+            raise StudyError(f"{self.url}: this kind of storage needs another package ({error}).") from error
+        except Exception as error:
+            raise StudyError(
+                f"{self.url}: no storage that can be used ({error}). Expected a URL such as s3://bucket/run, or a path."
+            ) from error
+        if kind == "memory":
+            raise StudyError(f"{self.url}: is gone with this process. Give a path, or a URL such as s3://bucket/run.")
+        self._has_folders = kind not in OBJECT_STORES
+
+    def knock(self) -> None:
+        """Write a few bytes and take them away: a bucket that is not there, or not ours to write, is told before any
+        job runs."""
+        path = f"{self._root}/.knock"
+
+        def knock() -> None:
+            self._make_folder(self._root)
+            self._files.pipe_file(path, b"jigsawmil")
+            self._files.rm_file(path)
+
+        self._ask(knock)
 
     @classmethod
     def of(cls, url: str, cache: Path) -> "Mirror":
@@ -118,10 +141,14 @@ class Mirror:
         path = f"{self._root}/{self._inside(file)}"
 
         def put() -> None:
-            self._files.makedirs(path.rpartition("/")[0], exist_ok=True)
+            self._make_folder(path.rpartition("/")[0])
             self._files.put_file(str(file), path)
 
         self._ask(put)
+
+    def _make_folder(self, path: str) -> None:
+        if self._has_folders:  # where there are none, a bucket would be made of a typing error
+            self._files.makedirs(path, exist_ok=True)
 
     def _inside(self, path: Path) -> str:
         return path.relative_to(self.folder).as_posix()
@@ -145,8 +172,6 @@ class Mirror:
         """Storages fail in many ways of their own: say which storage, and keep what is local."""
         try:
             yield
-        except ImportError as error:
-            raise StudyError(f"{self.url}: this kind of storage needs another package ({error}).") from error
         except Exception as error:
             raise StudyError(
                 f"{self.url}: the storage failed ({type(error).__name__}: {error}). What is done is in {self.folder}; "

@@ -16,7 +16,7 @@ from ..config import GraphConfig, choose, require
 from ..errors import ConfigError, JigsawmilError, StudyError
 from ..train.settings import Settings, check_type, check_types
 from .executors import Event, Listener, run_local
-from .gather import Result, gather, whole
+from .gather import Result, by_reason, gather, whole
 from .lock import alone_in
 from .on_ray import run_on_ray
 from .published import Published, read_published
@@ -206,10 +206,8 @@ def run_study(
         else:
             run_local(missing, processes, note)
         if failed and not any(whole([job for job in jobs if not job.shuffled], name) for name in cohorts):
-            name, why = next(iter(failed.items()))
-            raise StudyError(
-                f"{len(failed)} of {len(jobs)} jobs failed, and no method is whole; the first, {name}:\n{why}"
-            )
+            told = "\n".join(f"{', '.join(names)}:\n{why}" for why, names in by_reason(failed).items())
+            raise StudyError(f"{len(failed)} of {len(jobs)} jobs failed, and no method is whole.\n{told}")
         published = asdict(study.published) if study.published else None
         about = {"by_site": study.by_site, "phantom": study.phantom, "published": published}
         return gather(out, jobs, cohorts, failed, about)

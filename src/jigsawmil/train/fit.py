@@ -123,7 +123,7 @@ def fit(
 
     while not progress.stop(config):
         start, number = time.perf_counter(), len(progress.epochs) + 1
-        with _seeded(seed, number, device) as generator:
+        with _seeded(seed, number, device, team.rank) as generator:
             mil, jigsaw = _pass(model, feed, train, optimiser, scaler, lam, weights, config, generator, team)
         if not all(bool(weight.isfinite().all()) for weight in model.parameters()):
             raise ConfigError(f"the training diverged in epoch {number}: weights are no numbers any more. {_DIVERGED}")
@@ -271,20 +271,25 @@ def autocast(device: torch.device, precision: str) -> Any:
 
 
 @contextmanager
-def _seeded(seed: int, epoch: int, device: torch.device) -> Iterator[torch.Generator]:
-    """Randomness of one epoch. Dropout draws from the device's global generator: seed it, and leave it as it was.
+def _seeded(seed: int, epoch: int, device: torch.device, rank: int = 0) -> Iterator[torch.Generator]:
+    """Randomness of one epoch, common to a team. Dropout draws from the device's global generator, of which each
+    process has its own: seed it, and leave it as it was.
 
     Other GPUs are not touched, which torch.manual_seed and a fork without devices would do.
     """
-    mixed = int(np.random.SeedSequence([seed, epoch]).generate_state(1, np.uint64)[0] >> 1)
+    common, own = (_mixed(seed, epoch, *more) for more in ((), (rank,) if rank else ()))
     with torch.random.fork_rng(devices=[device] if device.type == "cuda" else []):
-        torch.default_generator.manual_seed(mixed)
+        torch.default_generator.manual_seed(own)
         if device.type == "cuda":
             with torch.cuda.device(device):
-                torch.cuda.manual_seed(mixed)
+                torch.cuda.manual_seed(own)
         elif device.type == "mps":
-            torch.mps.manual_seed(mixed)
-        yield torch.Generator().manual_seed(mixed)
+            torch.mps.manual_seed(own)
+        yield torch.Generator().manual_seed(common)
+
+
+def _mixed(*numbers: int) -> int:
+    return int(np.random.SeedSequence(numbers).generate_state(1, np.uint64)[0] >> 1)
 
 
 def _save(
