@@ -168,3 +168,27 @@ def ends(process: int, within: float) -> bool:
             return True
         time.sleep(0.05)
     return False
+
+
+@pytest.mark.skipif(not Path("/proc/self/stat").exists(), reason="needs /proc")
+def test_ctrl_c_while_the_others_still_import_is_the_first_ones_alone(tmp_path: Path, phantom: Path) -> None:
+    """A terminal sends it to all; a traceback of each would bury the one word that counts."""
+    (tmp_path / "hangs.py").write_text(HANGS.replace("[other] = multiprocessing.active_children()", "return"))
+    command = [sys.executable, str(tmp_path / "hangs.py"), str(phantom), "none is killed"]
+    pipes = {"stdout": subprocess.PIPE, "stderr": subprocess.PIPE, "text": True}
+    with subprocess.Popen(command, start_new_session=True, **pipes) as first:
+        try:
+            end = time.monotonic() + 60
+            while not (others := started_by(first.pid)) and time.monotonic() < end:
+                time.sleep(0.02)
+            time.sleep(0.3)  # the other one imports
+            os.killpg(first.pid, signal.SIGINT)
+            assert first.communicate(timeout=30)[1].count("Traceback") == 1  # of the first, which no verb caught
+            assert all(ends(other, within=5) for other in others)
+        finally:
+            first.kill()
+
+
+def started_by(process: int) -> list[int]:
+    children = Path(f"/proc/{process}/task/{process}/children").read_text().split()
+    return [int(child) for child in children if "spawn_main" in Path(f"/proc/{child}/cmdline").read_text()]
