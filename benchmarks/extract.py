@@ -51,6 +51,8 @@ def main() -> None:
     options = parser.parse_args()
     if not options.write:
         about = provenance()
+        if not (options.example / "run" / "summary.csv").exists():
+            parser.error(f"no {options.example}/run/summary.csv: first run examples/from_slides.py --out {options.example}")
         slides = sorted((options.example / "painted" / "slides").glob("*.tif"))
         found = {"encoder": ENCODER, **quality(options.example, slides)}
         with tempfile.TemporaryDirectory() as folder:
