@@ -1,6 +1,8 @@
 """Slides on their way to the model: prepared once, within the budget, pooled by patient, shuffled within a slide."""
 
 import dataclasses
+import gc
+import weakref
 from collections import Counter
 from pathlib import Path
 
@@ -152,3 +154,16 @@ def test_slides_from_files_are_prepared_once_too(tmp_path: Path, cohort: Cohort)
     for file in (tmp_path / "features").iterdir():
         file.unlink()
     assert all(torch.equal(feed.batch([i]).features, before[i]) for i in range(4))
+
+
+def test_a_feed_that_nobody_needs_is_gone_at_once(cohort: Cohort) -> None:
+    """With its slides: the next one's would else lie beside them until Python looks for cycles."""
+    feed = Feed(cohort, GRAPH, grid=3)
+    feed.batch([0])
+    store = weakref.ref(feed._slides)
+    gc.disable()
+    try:
+        del feed
+        assert store() is None
+    finally:
+        gc.enable()

@@ -3,6 +3,7 @@
 import dataclasses
 import zlib
 from collections.abc import Iterator, Sequence
+from functools import partial
 
 import numpy as np
 import torch
@@ -34,8 +35,9 @@ class Feed:
         level: str = "slide",
         shuffle: int | None = None,
     ) -> None:
-        self.cohort, self.graph, self.grid, self.shuffle = cohort, graph, grid, shuffle
-        self._slides = Store(self._prepare, memory_gb * 1e9)
+        self.cohort = cohort
+        # of a method of its own a feed would be freed only now and then, with all its slides, beside the next one's
+        self._slides = Store(partial(prepare, cohort, graph, grid, shuffle), memory_gb * 1e9)
         self.members = bag_members(cohort, level)  # bag -> its slides
 
     def __len__(self) -> int:
@@ -66,11 +68,13 @@ class Feed:
         """Batches in order, the next ones prepared in one background thread; leaving early ends the thread."""
         return read_ahead(self.batch, batches)
 
-    def _prepare(self, index: int) -> Batch:
-        bag = self.cohort.read_slide(self.cohort.slides[index])
-        if self.shuffle is not None:
-            bag = shuffle_places(bag, self.shuffle)
-        return Batch.of(bag, self.graph, self.grid)
+
+def prepare(cohort: Cohort, graph: GraphConfig | None, grid: int, shuffle: int | None, index: int) -> Batch:
+    """A slide as the model takes it."""
+    bag = cohort.read_slide(cohort.slides[index])
+    if shuffle is not None:
+        bag = shuffle_places(bag, shuffle)
+    return Batch.of(bag, graph, grid)
 
 
 def shuffle_places(bag: Bag, seed: int) -> Bag:
