@@ -52,7 +52,7 @@ def main() -> None:
     if not options.write:
         about = provenance()
         if not (options.example / "run" / "summary.csv").exists():
-            parser.error(f"--example {options.example}: no run in it. First examples/from_slides.py --out {options.example}")
+            parser.error(f"--example {options.example}: no run in it. First: examples/from_slides.py --out ...")
         slides = sorted((options.example / "painted" / "slides").glob("*.tif"))
         found = {"encoder": ENCODER, **quality(options.example, slides)}
         with tempfile.TemporaryDirectory() as folder:
