@@ -8,8 +8,10 @@
 Reading runs ahead of encoding in threads: OpenSlide and torch both leave Python free while they work.
 """
 
+import ctypes
 import errno
 import json
+import sys
 import time
 from collections import deque
 from collections.abc import Callable, Generator, Sequence
@@ -77,6 +79,15 @@ class Extracted:
     seconds: float = 0.0
     waited: float = 0.0  # seconds in which the encoder had no tiles to encode
     error: str | None = None
+
+
+def keep_memory() -> None:
+    """Have glibc keep what it has: it hands large blocks back after each layer of a network and takes them again, page
+    by page, which costs as much as the convolutions. Other systems are left alone."""
+    mallopt = getattr(ctypes.CDLL(None), "mallopt", None) if sys.platform == "linux" else None
+    if mallopt is not None:
+        for what, value in ((-4, 0), (-1, 2**31 - 1)):  # M_MMAP_MAX, M_TRIM_THRESHOLD
+            mallopt(what, value)
 
 
 OnTiles = Callable[[int, int], None]  # tiles done, tiles of the slide

@@ -12,7 +12,7 @@ import pandas as pd
 
 from ..files import held, replacing
 from .encoders import load_encoder
-from .extract import NO_TISSUE, Extracted, ExtractSettings, extract_slide
+from .extract import NO_TISSUE, Extracted, ExtractSettings, extract_slide, keep_memory
 
 COLUMNS = ("slide", "status", "tiles", "tissue_mm2", "seconds", "error")
 
@@ -25,6 +25,8 @@ def extract_here(
     on_tiles: Callable[[Path, int, int], None] = lambda slide, done, total: None,
 ) -> Iterator[Extracted]:
     """load: arguments of `load_encoder`."""
+    if settings.device == "cpu":
+        keep_memory()
     encoder = load_encoder(**load, device=settings.device)
     waiting, again = deque(slides), set[Path]()
     while waiting:

@@ -16,7 +16,7 @@ import torch
 from ..config import choose
 from ..errors import ConfigError, SlideError
 from .encoders import load_encoder
-from .extract import Extracted, ExtractSettings, extract_slide
+from .extract import Extracted, ExtractSettings, extract_slide, keep_memory
 
 TRIES = 3  # workers that a slide may lose before it is given up
 FALSE_STARTS = 6  # encoders in a row that could not be loaded before no other is tried, until a node joins
@@ -167,6 +167,8 @@ class _Extractor:
 
     def __init__(self, out: Path, load: dict[str, Any], settings: ExtractSettings) -> None:
         torch.set_num_threads(settings.workers)
+        if settings.device == "cpu":
+            keep_memory()
         self.out, self.settings = out, settings
         self.encoder = load_encoder(**load, device=settings.device)
 
