@@ -89,8 +89,8 @@ def table(found: dict[str, Any]) -> str:
         f"Two readers alone deliver {found['reading']:.0f} tiles a second of a painted TIFF:",
         "an encoder that is faster waits for them, and wants more `--workers`.",
         "A process that hands no memory back to the system between layers (`keep_memory`, which extraction calls) is",
-        "faster with this network of convolutions. Where an encoder so quick takes every core, tiles are decoded on the",
-        "same cores, and that shows; with a core to spare it does not.",
+        "faster with this network of convolutions. Where an encoder so quick takes every core, tiles are decoded on",
+        "the same cores, and that shows; with a core to spare it does not.",
     )
     evidence = ", ".join(f"{value:.2f}" for value in found["evidence_alignment"])
     aucs = ", ".join(f"{name} {value:.3f}" for name, value in found["auc"].items())
