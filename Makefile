@@ -15,7 +15,7 @@ test: $(VENV)/.dev
 
 # timm needs torchvision, which fits only the torch it was built for: an environment with the newest of both, gigabytes
 test-encoders: .venv-encoders/.done
-	.venv-encoders/bin/pytest tests/slides/test_encoders.py
+	.venv-encoders/bin/pytest tests/slides/test_encoders.py tests/slides/test_hub.py
 
 lint: $(VENV)/.dev
 	$(BIN)/ruff check --fix .
