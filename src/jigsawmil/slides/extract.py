@@ -200,7 +200,7 @@ def _extract(
     area = tissue.area(slide.needed_mpp)
     # both are closed before the slide is, whatever happens: a thread that reads a closed slide takes the process down
     with ThreadPoolExecutor(1, "looks") as beside:
-        looks = beside.submit(_save_looks, slide, tissue, tiles, out, settings)
+        looks = beside.submit(_save_looks, slide, tissue, tiles, out, settings, made["slide"])
         features, waited = _encode_all(slide, tiles, encoder, settings, on_tiles)
         looks.result()
     if not len(tiles):
@@ -304,13 +304,14 @@ def _write(file: h5py.File, key: str, array: np.ndarray, attrs: dict[str, Any]) 
         dataset.attrs[name] = value
 
 
-def _save_looks(slide: Slide, tissue: Tissue, tiles: Tiles, out: Path, settings: ExtractSettings) -> None:
+def _save_looks(
+    slide: Slide, tissue: Tissue, tiles: Tiles, out: Path, settings: ExtractSettings, mark: str
+) -> None:
     for name in ("contours", "contours_geojson", f"{settings.tiles.folder}/visualization"):
         (out / name).mkdir(parents=True, exist_ok=True)
     stem = slide.path.stem
     write_picture(tissue.mask.astype(np.uint8) * 255, out / "contours" / f"{stem}.png")
     outline = out / "contours_geojson" / f"{stem}.geojson"
-    mark = slide_mark(slide.path)
     if settings.masks is None and (settings.renew or not outline.exists() or marked(outline) not in (None, mark)):
         write_geojson(tissue, outline, origin_of(slide, settings.shift), mark)  # else perhaps corrected by hand
     levels = [max(slide.size) / step for step in slide.level_downsamples]

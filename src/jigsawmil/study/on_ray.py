@@ -90,10 +90,10 @@ def run_on_ray(
                 else:
                     listen(Event(jobs[index], error=error))
             for index, since in list(unseen.items()):
-                late = time.monotonic() - since > SEEN
-                if jobs[index].done or late:
+                job, seen = jobs[index], jobs[index].done
+                if seen or time.monotonic() - since > SEEN:
                     del unseen[index]
-                    listen(Event(jobs[index], error=None if jobs[index].done else NOT_SEEN.format(jobs[index].folder)))
+                    listen(Event(job, error=None if seen else NOT_SEEN.format(job.folder)))
             if not running:
                 time.sleep(POLL)
     except BaseException:

@@ -277,7 +277,8 @@ def _seeded(seed: int, epoch: int, device: torch.device, rank: int = 0) -> Itera
 
     Other GPUs are not touched, which torch.manual_seed and a fork without devices would do.
     """
-    common, own = (_mixed(seed, epoch, *more) for more in ((), (rank,) if rank else ()))
+    common = _mixed(seed, epoch)
+    own = _mixed(seed, epoch, rank) if rank else common
     with torch.random.fork_rng(devices=[device] if device.type == "cuda" else []):
         torch.default_generator.manual_seed(own)
         if device.type == "cuda":
