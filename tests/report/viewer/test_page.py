@@ -293,7 +293,7 @@ def test_features_that_cannot_be_read_are_said_in_the_page(
         assert "--features" in page.locator("#notice").inner_text()
         page.locator(".slick-row").nth(1).click()
         page.wait_for_selector("#bar0:not([hidden])")
-        assert not page.locator("#notice").is_visible()
+        page.wait_for_selector("#notice", state="hidden")
         page.close()
 
 
