@@ -28,7 +28,7 @@ class Viewer:
 
     def __init__(self, page: Any, url: str) -> None:
         self.page, self.faults, self.asked = page, [], []
-        page.set_default_timeout(20_000)
+        page.set_default_timeout(60_000)
         page.on("console", lambda message: self.faults.append(message.text) if message.type == "error" else None)
         page.on("pageerror", lambda error: self.faults.append(str(error)))
         page.on("request", lambda request: self.asked.append(request.url))
