@@ -61,7 +61,8 @@ def _load_pt(path: Path, *, mmap: bool) -> Tensor:
     try:
         try:
             value = load()
-        except pickle.UnpicklingError:  # no plain tensor; TRIDENT saves NumPy arrays
+        except Exception:  # no plain tensor: TRIDENT saves NumPy arrays. Or another thread's allowance, of which torch
+            # has one for the whole process, ended while it was looked at
             with _ALLOWED, torch.serialization.safe_globals(_NUMPY_GLOBALS):
                 value = load()
     except pickle.UnpicklingError as error:
