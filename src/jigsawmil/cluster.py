@@ -1,4 +1,4 @@
-"""A Ray cluster: joined, described, and watched for nodes that come and go."""
+"""A Ray cluster: joined, described, and watched for nodes that come and go. What studies and extraction share."""
 
 import math
 import os
@@ -7,13 +7,15 @@ import time
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
+from importlib.metadata import version
 from typing import Any
 
-from ..errors import StudyError
+from .errors import StudyError
 
 LOOK = 5.0  # seconds between two looks at the nodes
-PATIENCE = 300.0  # seconds in which no node could take a job before it is given up
+PATIENCE = 300.0  # seconds in which no node could take a job or an encoder before it is given up
 ANSWER = 5.0  # seconds in which a head takes a connection
+CONNECTS = 3  # tries at ray://
 
 
 def get_ray() -> Any:
@@ -22,6 +24,20 @@ def get_ray() -> Any:
     except ImportError as error:
         raise StudyError("--executor ray needs Ray, which is not installed: pip install 'jigsawmil[ray]'.") from error
     return ray
+
+
+def release() -> str:
+    """What decides the results beside the settings. Builds of torch for other devices count as the same."""
+    return ", ".join(f"{name} {version(name).partition('+')[0]}" for name in ("jigsawmil", "torch"))
+
+
+def check_release(driver: str) -> None:
+    """On a worker: refuse to work for a driver with another package, whose results would be other ones."""
+    if release() != driver:
+        raise StudyError(
+            f"{socket.gethostname()}: this node has {release()}; the driver has {driver}. Install the same on every "
+            "node and run the same command again; what is done stays."
+        )
 
 
 @dataclass(frozen=True)
@@ -46,7 +62,13 @@ def ray_cluster(address: str | None) -> Iterator[str]:
     try:
         if address:
             knock(address)
-        ray.init(**where, log_to_driver=False, logging_level="ERROR")
+        for left in reversed(range(CONNECTS)):
+            try:
+                ray.init(**where, log_to_driver=False, logging_level="ERROR")
+                break
+            except ConnectionAbortedError:  # the head's process for us, which may die at birth (Ray's issue 63202)
+                if not left:
+                    raise
     except (OSError, ValueError, RuntimeError) as error:
         raise StudyError(
             f"no Ray cluster at {address or 'this machine'} ({gist(error)}). Expected ray://host:10001, host:6379, or "

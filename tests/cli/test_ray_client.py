@@ -18,6 +18,7 @@ pytest.importorskip("grpc", reason="Ray's client is not installed: pip install '
 OPEN = {
     **os.environ,
     "RAY_AUTH_MODE": "disabled",  # a token of this machine would be asked for
+    "GRPC_ENABLE_FORK_SUPPORT": "0",  # else some of those servers die as they are forked
     "RAY_CLIENT_SERVER_CHECK_CHANNEL_TIMEOUT_S": "120",  # a server a client, which starts slowly beside other tests
 }
 

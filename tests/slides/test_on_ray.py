@@ -2,6 +2,7 @@
 
 import threading
 import time
+from collections import Counter
 from collections.abc import Callable, Iterator
 from dataclasses import replace
 from pathlib import Path
@@ -62,7 +63,7 @@ def test_idle_workers_of_a_dead_node_cost_no_slide_a_try(
     cluster: Any, kill_node: Callable, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Three wait there when the node dies under the fourth, at the end of a run; the fifth, elsewhere, has room."""
-    large = cluster.add_node(num_cpus=4)
+    large = cluster.add_node(num_cpus=4, memory=int(1e12))
     victim, mark = large.node_id, tmp_path / "begun"
 
     class Stub(on_ray._Extractor):  # type: ignore[misc]
@@ -117,6 +118,43 @@ def test_a_node_that_cannot_load_the_encoder_gets_no_slides(
     assert [one.status for one in found] == ["done"] * 3
 
 
+def test_a_node_has_no_more_actors_than_its_memory_holds(
+    cluster: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    class Heavy(on_ray._Extractor):  # type: ignore[misc]
+        def __init__(self, *given: Any) -> None:
+            pass
+
+        def ready(self) -> float:
+            return 2.5e9
+
+    monkeypatch.setattr(on_ray, "_Extractor", Heavy)
+    node = cluster.add_node(num_cpus=4, memory=int(6e9))
+    crew = on_ray._Crew(tmp_path, {}, SETTINGS)
+    try:
+        crew.hire(9)
+        assert sorted(Counter(worker.node for worker in crew._staff()).values()) == [1, 1]  # one ahead on each
+        end = time.monotonic() + 120
+        while len(crew._idle) < 3 and time.monotonic() < end:
+            list(crew.news())
+            crew.hire(9)
+        crew.hire(9)
+        there = [worker for worker in crew._staff() if worker.node == node.node_id]
+        assert len(there) == 2  # four CPUs, and memory for two
+    finally:
+        crew.dismiss()
+        cluster.remove_node(node)
+
+
+def test_a_node_with_another_release_gets_no_slides(
+    cluster: Any, slides: dict[str, Path], script: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(on_ray, "release", lambda: "jigsawmil 99")
+    monkeypatch.setattr(on_ray, "FALSE_STARTS", 1)
+    with pytest.raises(SlideError, match=r"on any node: .*this node has jigsawmil .*; the driver has jigsawmil 99"):
+        list(extract_on_ray(list(slides.values()), tmp_path, {"name": str(script)}, SETTINGS))
+
+
 def test_what_is_wrong_on_every_node_is_told_once(
     cluster: Any, slides: dict[str, Path], script: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -135,8 +173,11 @@ def test_what_is_wrong_on_every_node_is_told_once(
 
 
 def test_actors_are_counted_by_what_fits_on_each_node() -> None:
-    assert [room({"CPU": cpus}, 2, gpu=False) for cpus in (1, 2, 5)] == [0, 1, 2]
-    assert room({}, 1, gpu=False) == 0
-    assert room({"CPU": 16, "GPU": 4}, 1, gpu=True) == 4
-    assert room({"CPU": 2, "GPU": 4}, 1, gpu=True) == 2
-    assert room({"CPU": 16}, 1, gpu=True) == 0
+    large = {"memory": 64e9}
+    assert [room({"CPU": cpus, **large}, 2, gpu=False, memory=3e9) for cpus in (1, 2, 5)] == [0, 1, 2]
+    assert room({}, 1, gpu=False, memory=3e9) == 0
+    assert room({"CPU": 16, "GPU": 4, **large}, 1, gpu=True, memory=3e9) == 4
+    assert room({"CPU": 2, "GPU": 4, **large}, 1, gpu=True, memory=3e9) == 2
+    assert room({"CPU": 16, **large}, 1, gpu=True, memory=3e9) == 0
+    # as many as its memory holds; one goes ahead to tell, and one always works
+    assert [room({"CPU": 64, **large}, 1, gpu=False, memory=each) for each in (0, 3e9, 99e9)] == [1, 21, 1]

@@ -1,20 +1,16 @@
 """A real Ray cluster of two nodes on this machine: the same files as locally, whatever dies."""
 
 import json
-import socket
-import time
 from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
-from types import SimpleNamespace
 from typing import Any
 
 import pytest
 
+from jigsawmil import cluster as nodes
 from jigsawmil.errors import StudyError
-from jigsawmil.study import cluster as nodes
 from jigsawmil.study import on_ray
-from jigsawmil.study.cluster import Needs, Watch, fits, gist
 from jigsawmil.study.executors import Event, run_local
 from jigsawmil.study.on_ray import everywhere, run_on_ray
 from jigsawmil.study.run import Job
@@ -141,6 +137,16 @@ def test_what_fails_outside_a_job_keeps_its_reason(
     assert "\x1b" not in str(error)
 
 
+def test_a_node_with_another_release_stops_the_study(
+    cluster: Any, study: Study, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It would fail one job after the other, and quickly."""
+    monkeypatch.setattr(on_ray, "release", lambda: "jigsawmil 99")
+    jobs, cohorts = plan(study, tmp_path)
+    with pytest.raises(StudyError, match=r"this node has jigsawmil .*, torch .*; the driver has jigsawmil 99\."):
+        run_on_ray(jobs, cohorts, tmp_path, lambda event: None)
+
+
 def test_an_interrupt_cancels_what_runs_and_leaves_what_is_done(cluster: Any, study: Study, tmp_path: Path) -> None:
     jobs, cohorts = plan(study, tmp_path)
 
@@ -156,36 +162,6 @@ def test_an_interrupt_cancels_what_runs_and_leaves_what_is_done(cluster: Any, st
     assert all(job.done for job in jobs)
 
 
-def test_a_job_needs_one_node_that_has_everything() -> None:
-    some = [{"CPU": 4, "memory": 8e9}, {"CPU": 64, "memory": 2e9}]
-    assert fits(Needs(4, 0, int(8e9)), some)
-    for need in (Needs(8, 0, int(4e9)), Needs(1, 1, 1), Needs(1, 0, int(9e9))):
-        assert not fits(need, some)
-
-
-def test_nodes_may_join_late_and_leave_for_a_while(monkeypatch: pytest.MonkeyPatch) -> None:
-    small, large = ({"Alive": True, "Resources": {"CPU": 1, "memory": size}} for size in (1e9, 8e9))
-    found: list[dict[str, Any]] = [small]
-    have = {"CPU": 1.0}
-    monkeypatch.setattr(nodes, "get_ray", lambda: SimpleNamespace(nodes=lambda: found, cluster_resources=lambda: have))
-    now = [0.0]
-    monkeypatch.setattr(time, "monotonic", lambda: now[0])
-    watch = Watch([Needs(1, 0, int(4e9)), Needs(1, 0, int(1e8))], lambda words: None)
-
-    def after(seconds: float) -> list[int]:
-        now[0] += seconds
-        return watch.stranded([0, 1])
-
-    assert after(0) == after(nodes.PATIENCE / 2) == []
-    found.append(large)  # in time
-    assert after(nodes.PATIENCE) == []
-    found.remove(large)
-    assert after(nodes.LOOK) == []
-    assert after(nodes.PATIENCE) == [0]
-    assert "4.0 GB" in watch.why(0)
-    assert "the largest memory is 1.0 GB" in watch.why(0)
-
-
 def test_another_node_has_another_working_directory(
     study: Study, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -197,32 +173,6 @@ def test_another_node_has_another_working_directory(
     assert sent.source.features == str(tmp_path / "f")
     assert sent.source.options == (("mpp", 0.5), ("slide_table", str(tmp_path / "s.csv")))
     assert sent.folder == tmp_path / "run/jobs/a"
-
-
-def test_a_head_that_answers_with_a_traceback_is_quoted_by_its_last_line() -> None:
-    said = "Initialization failure from server:\nTraceback (most recent call last):\n  File x\nRuntimeError: no room\n"
-    assert gist(ConnectionAbortedError(said)) == "Initialization failure from server: RuntimeError: no room"
-    assert gist(ConnectionError("ray client connection timeout")) == "ray client connection timeout"
-    assert gist(ConnectionError()) == "ConnectionError"
-
-
-@pytest.mark.parametrize("address", ["127.0.0.1:{}", "ray://127.0.0.1:{}", "nosuch.invalid:6379", "127.0.0.1:99999"])
-def test_where_nobody_answers_is_told_at_once(address: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Ray itself waits a quarter of an hour."""
-    with socket.socket() as free:
-        free.bind(("127.0.0.1", 0))
-        port = free.getsockname()[1]
-    monkeypatch.setattr(ray, "init", lambda **given: pytest.fail("asked"))
-    with pytest.raises(StudyError, match="no Ray cluster at"), nodes.ray_cluster(address.format(port)):
-        pass
-
-
-def test_who_answers_is_asked_by_ray(monkeypatch: pytest.MonkeyPatch) -> None:
-    with socket.socket() as head:
-        head.bind(("127.0.0.1", 0))
-        head.listen()
-        for address in (f"127.0.0.1:{head.getsockname()[1]}", f"ray://127.0.0.1:{head.getsockname()[1]}", "auto"):
-            nodes.knock(address)
 
 
 def test_what_a_worker_wrote_and_the_driver_does_not_see_is_told(

@@ -12,6 +12,7 @@ from rich.markup import escape
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn
 from rich.table import Table
 
+from ..cluster import ray_cluster
 from ..config import choose
 from ..errors import StudyError
 from ..slides.encoders import ENCODERS, SPECS, EncoderSpec, encoder_spec
@@ -20,7 +21,6 @@ from ..slides.extract import PRECISIONS, Extracted, ExtractSettings, check_masks
 from ..slides.extract_all import extract_here, write_account
 from ..slides.on_ray import extract_on_ray
 from ..slides.tiles import TileSpec
-from ..study.cluster import ray_cluster
 from ..train.checkpoint import ModelCard
 from ..train.fit import pick_device
 from .app import app

@@ -14,6 +14,7 @@ from rich.markup import escape
 from rich.progress import track
 from rich.text import Text
 
+from ..cluster import ray_cluster
 from ..cohort.cohort import Cohort
 from ..errors import ConfigError, StudyError
 from ..files import replacing
@@ -23,7 +24,6 @@ from ..report.paper_tables import PHANTOM, PaperForm, paper_markdown, paper_tabl
 from ..report.pictures import write_pictures
 from ..report.tables import comparison_table, summary_table
 from ..slides.slide import find_slides
-from ..study.cluster import ray_cluster
 from ..study.gather import Result, by_reason, write_csv
 from ..study.published import Published
 from ..study.storage import Mirror, is_url

@@ -1,9 +1,11 @@
 """Features of many slides by a Ray cluster: actors that each hold an encoder, and a slide at a time for each.
 
 Slides and features must be at the same paths on every node. Memory stays bounded: one actor a GPU, or one for every
-`workers` CPUs of a node. A slide whose actor died is given to another; where no encoder can be loaded, no slide goes.
+`workers` CPUs of a node, and no more than fit into its memory by what the first ones took. A slide whose actor died is
+given to another; where no encoder can be loaded, no slide goes.
 """
 
+import sys
 import time
 from collections import Counter, deque
 from collections.abc import Iterator, Mapping, Sequence
@@ -13,15 +15,16 @@ from typing import Any, NamedTuple
 
 import torch
 
+from ..cluster import PATIENCE, check_release, get_ray, release
 from ..config import choose
 from ..errors import ConfigError, SlideError
-from .encoders import load_encoder
+from .encoders import encode, load_encoder
 from .extract import Extracted, ExtractSettings, extract_slide, keep_memory
 
 TRIES = 3  # workers that a slide may lose before it is given up
-FALSE_STARTS = 6  # encoders in a row that could not be loaded before no other is tried, until a node joins
-PATIENCE = 300.0  # seconds in which no node could take an encoder
+FALSE_STARTS = 3  # encoders that a node could not load before it is left alone
 POLL = 1.0  # seconds between two looks at the cluster
+SLIDE = 1e9  # bytes of a large slide's features and the tiles read ahead, beside what an encoder takes
 
 
 def extract_on_ray(
@@ -67,43 +70,50 @@ class _Crew:
     """Actors whose encoder is loading, those that wait for a slide, and those at work."""
 
     def __init__(self, out: Path, load: dict[str, Any], settings: ExtractSettings) -> None:
-        import ray
-
+        ray = get_ray()
         self._gpu = _wants_gpu(settings.device, ray.cluster_resources().get("GPU", 0))
         self._cpus = 1 if self._gpu else settings.workers
-        made: Any = ray.remote(_Extractor)
-        self._kind = made.options(num_cpus=self._cpus, num_gpus=int(self._gpu), max_restarts=0, max_task_retries=0)
-        self._given = (out, load, replace(settings, device="cuda" if self._gpu else "cpu"))
-        self._starting: dict[Any, Any] = {}
+        self._kind: Any = ray.remote(
+            num_cpus=self._cpus, num_gpus=int(self._gpu), max_restarts=0, max_task_retries=0
+        )(_Extractor)
+        self._given = (out, load, replace(settings, device="cuda" if self._gpu else "cpu"), release())
+        self._starting: dict[Any, Worker] = {}
         self._idle: list[Worker] = []
         self.running: dict[Any, tuple[Worker, Path]] = {}
-        self._false_starts, self._why, self._fit_at = 0, "", time.monotonic()
-        self._nodes: set[str] = set()
+        self._memory = 0.0  # bytes that an actor takes; 0 until the first is there
+        self._false_starts, self._why, self._fit_at = Counter[str](), "", time.monotonic()
 
     def hire(self, waiting: int) -> None:
         """Start actors where nodes have room and slides wait; nodes come and go."""
-        import ray
-
-        nodes = [node for node in ray.nodes() if node["Alive"]]
-        known, self._nodes = self._nodes, {node["NodeID"] for node in nodes}
-        if self._nodes - known:
-            self._false_starts = 0
-        self._idle = [worker for worker in self._idle if worker.node in self._nodes]
-        staff = len(self._idle) + len(self._starting) + len(self.running)
-        places = sum(room(node["Resources"], self._cpus, self._gpu) for node in nodes)
-        if self._false_starts < FALSE_STARTS:
-            for _ in range(min(places, waiting + len(self.running)) - staff):
-                actor = self._kind.remote(*self._given)
-                self._starting[actor.ready.remote()] = actor
-        elif not staff:
-            raise SlideError(f"the encoder could not be loaded on any node: {self._why}")
-        if places:
+        nodes = alive()
+        self._idle = [worker for worker in self._idle if worker.node in nodes]
+        self._starting = {ref: worker for ref, worker in self._starting.items() if worker.node in nodes}
+        rooms = {node: room(have, self._cpus, self._gpu, self._memory) for node, have in nodes.items()}
+        staff = Counter(worker.node for worker in self._staff())
+        usable = [node for node in rooms if self._false_starts[node] < FALSE_STARTS]
+        places = sorted((nth, node) for node in usable for nth in range(staff[node], rooms[node]))  # nodes fill evenly
+        for _, node in places[: max(0, waiting + len(self.running) - staff.total())]:
+            self._start(node, nodes[node])
+        if any(rooms.values()):
             self._fit_at = time.monotonic()
+            if not self._staff() and not places:
+                raise SlideError(f"the encoder could not be loaded on any node: {self._why}")
         elif time.monotonic() - self._fit_at > PATIENCE:
             raise SlideError(
                 f"no node of the cluster has {self._cpus} CPUs{' and a GPU' * self._gpu}, which an encoder asks for. "
                 "Give fewer --workers, or add a node; what is done stays."
             )
+
+    def _start(self, node: str, have: Mapping[str, float]) -> None:
+        from ray.util.scheduling_strategies import NodeAffinitySchedulingStrategy
+
+        there = NodeAffinitySchedulingStrategy(node, soft=False)
+        memory = min(self._memory, have.get("memory", 0.0))  # told to Ray, which has others to serve
+        actor = self._kind.options(scheduling_strategy=there, memory=int(memory)).remote(*self._given)
+        self._starting[actor.ready.remote()] = Worker(actor, node)
+
+    def _staff(self) -> list[Worker]:
+        return [*self._idle, *self._starting.values(), *(worker for worker, _ in self.running.values())]
 
     def give(self, waiting: deque[Path]) -> None:
         while waiting and self._idle:
@@ -112,16 +122,12 @@ class _Crew:
 
     def dismiss(self) -> None:
         """Give their CPUs and GPUs back now, not when Python forgets the last of them."""
-        import ray
-
-        workers = [*self._idle, *(worker for worker, _ in self.running.values())]
-        for actor in [*self._starting.values(), *(worker.actor for worker in workers)]:
-            ray.kill(actor)
+        for worker in self._staff():
+            get_ray().kill(worker.actor)
 
     def news(self) -> Iterator[News]:
         """Slides that ended since the last look; waits a little for the first."""
-        import ray
-
+        ray = get_ray()
         known = [*self._starting, *self.running]
         if not known:
             time.sleep(POLL)
@@ -145,38 +151,39 @@ class _Crew:
     def _leave(self, node: str) -> None:
         """Dismiss who waits on a node that lost a worker: if it is dead, which is known only later, each would cost the
         slide a try; if it is not, others are hired there."""
-        import ray
-
         for worker in [worker for worker in self._idle if worker.node == node]:
             self._idle.remove(worker)
-            ray.kill(worker.actor)
+            get_ray().kill(worker.actor)
 
     def _started(self, ref: Any) -> None:
-        import ray
-
-        actor = self._starting.pop(ref)
+        ray = get_ray()
+        worker = self._starting.pop(ref)
         try:
-            self._idle.append(Worker(actor, ray.get(ref)))
-            self._false_starts = 0
+            self._memory = max(self._memory, ray.get(ref))
+            self._idle.append(worker)
         except ray.exceptions.RayError as error:
-            self._false_starts, self._why = self._false_starts + 1, _last_line(error)
+            if worker.node in alive():  # else it is the node's end, not the encoder's
+                self._false_starts[worker.node] += 1
+                self._why = _last_line(error)
 
 
 class _Extractor:
     """An encoder, loaded once, on a worker."""
 
-    def __init__(self, out: Path, load: dict[str, Any], settings: ExtractSettings) -> None:
+    def __init__(self, out: Path, load: dict[str, Any], settings: ExtractSettings, driver: str) -> None:
+        """driver: its release."""
+        check_release(driver)
         torch.set_num_threads(settings.workers)
         if settings.device == "cpu":
             keep_memory()
         self.out, self.settings = out, settings
         self.encoder = load_encoder(**load, device=settings.device)
+        blank = torch.zeros(settings.at_once, settings.tiles.patch, settings.tiles.patch, 3, dtype=torch.uint8)
+        encode(self.encoder, blank, settings.device, settings.precision)
 
-    def ready(self) -> str:
-        """Answers when the encoder is loaded, with its node."""
-        import ray
-
-        return str(ray.get_runtime_context().get_node_id())
+    def ready(self) -> float:
+        """Answers when the encoder is loaded and has encoded a batch, with the bytes that such an actor takes."""
+        return _peak() + SLIDE
 
     def extract(self, slide: Path) -> Extracted:
         if not self.out.exists():
@@ -188,10 +195,26 @@ def _last_line(error: Exception) -> str:
     return str(error).strip().splitlines()[-1].strip()
 
 
-def room(node: Mapping[str, float], cpus: int, gpu: bool) -> int:
-    """Actors that fit on a node."""
+def _peak() -> float:
+    """Bytes of memory that this process has held."""
+    if sys.platform == "win32":
+        return 0.0  # not to be had without a further package
+    import resource
+
+    most = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
+    return float(most if sys.platform == "darwin" else most * 1024)
+
+
+def alive() -> dict[str, dict[str, float]]:
+    """Nodes and what they have."""
+    return {node["NodeID"]: node["Resources"] for node in get_ray().nodes() if node["Alive"]}
+
+
+def room(node: Mapping[str, float], cpus: int, gpu: bool, memory: float) -> int:
+    """Actors that fit on a node; memory: bytes of each, or 0 where none has told yet, and one goes ahead."""
     fit = int(node.get("CPU", 0) // cpus)
-    return min(fit, int(node.get("GPU", 0))) if gpu else fit
+    fit = min(fit, int(node.get("GPU", 0))) if gpu else fit
+    return min(fit, max(1, int(node.get("memory", 0) // memory)) if memory else 1)
 
 
 def _wants_gpu(device: str, gpus: float) -> bool:

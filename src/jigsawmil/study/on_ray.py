@@ -19,10 +19,11 @@ from typing import Any, NamedTuple
 
 import torch
 
+from ..cluster import Needs, Watch, check_release, get_ray, release
 from ..cohort.cohort import Cohort
+from ..errors import StudyError
 from ..files import new_folder
 from ..train.fit import Epoch
-from .cluster import Needs, Watch, get_ray
 from .executors import Event, Listener, attempt
 from .memory import bag_sizes, job_memory
 from .run import Job, forget
@@ -57,7 +58,7 @@ def run_on_ray(
     runs, and what is done stays. cpus: threads of a job. on_cluster: told what the cluster has, when it changes."""
     ray = get_ray()
     needs = needs_of(jobs, cohorts, cpus, ray.cluster_resources().get("GPU", 0) >= 1)
-    token = _leave_token(out)
+    token, own = _leave_token(out), release()
     board = _board()
     asked = board.take.remote()
     task = ray.remote(max_retries=RETRIES, retry_exceptions=False)(_work)
@@ -74,7 +75,7 @@ def run_on_ray(
             for index in [waiting.popleft() for _ in range(min(room, len(waiting)))]:
                 need, job = needs[index], jobs[index]
                 fitted = task.options(num_cpus=need.cpus, num_gpus=need.gpus, memory=need.memory, name=job.name)
-                running[fitted.remote(everywhere(job), index, cpus, str(out.absolute()), token, board)] = index
+                running[fitted.remote(everywhere(job), index, cpus, str(out.absolute()), token, board, own)] = index
             done, _ = ray.wait(list(running), num_returns=len(running), timeout=POLL) if running else ([], None)
             if ray.wait([asked], timeout=0)[0]:  # never waited for: a board may be slow to start, or restarting
                 at_work = set(running.values())
@@ -144,9 +145,10 @@ def _drop(index: int, waiting: deque[int], running: dict[Any, int]) -> None:
 _run = ""  # the study that this worker last worked for
 
 
-def _work(job: Job, index: int, threads: int, out: str, token: str, board: Any) -> Outcome:
-    """The task, on a worker."""
+def _work(job: Job, index: int, threads: int, out: str, token: str, board: Any, driver: str) -> Outcome:
+    """The task, on a worker. driver: its release."""
     global _run
+    check_release(driver)
     if token != _run:
         forget()  # files may have changed since
         _run = token
@@ -178,6 +180,9 @@ def _outcome(ref: Any, job: Job) -> str | None:
     try:
         outcome = ray.get(ref)
     except ray.exceptions.RayError as error:  # out of memory, dead more often than RETRIES, or no package on its node
+        cause = getattr(error, "cause", None)
+        if isinstance(cause, StudyError):  # the node's: it would fail whatever it is given, and quickly
+            raise cause from error
         return f"Ray gave the job up: {COLOURS.sub('', str(error)).strip()}"
     if outcome.files and not job.done:
         with new_folder(job.folder) as folder:
