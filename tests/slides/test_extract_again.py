@@ -64,6 +64,30 @@ def test_running_again_does_what_is_missing(
     assert digests(tmp_path, "*.h5") == before
 
 
+def test_what_is_done_is_known_on_storage_that_has_become_read_only(
+    slides: dict[str, Path], script: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    Image.new("RGB", (600, 600), "white").save(tmp_path / "glass.png")
+    files, out = [slides["0001"], tmp_path / "glass.png"], tmp_path / "out"
+    settings, load = replace(SETTINGS, slide_mpp=0.5), {"name": str(script)}
+    folder = features_folder(out, "colour", settings)
+    for one in extract_here(files, out, load, settings):
+        write_account(one, folder)
+    before = {name: (out / name).read_bytes() for name in visible(out)}
+
+    def refuse(*given: object) -> None:
+        raise OSError(errno.EROFS, "Read-only file system")
+
+    for module in (extract, extract_all):
+        for name in ("held", "replacing"):
+            monkeypatch.setattr(module, name, refuse)
+    again = list(extract_here(files, out, load, settings))
+    for one in again:
+        write_account(one, folder)
+    assert [(one.status, one.known) for one in again] == [("already", True), ("no tissue", True)]
+    assert {name: (out / name).read_bytes() for name in visible(out)} == before
+
+
 def test_running_again_knows_other_slides_and_other_settings(
     slides: dict[str, Path], encoder: Encoder, tmp_path: Path
 ) -> None:
@@ -217,7 +241,7 @@ def test_the_account_keeps_the_newest_word_on_each_slide(tmp_path: Path) -> None
     for one in (
         Extracted("b", "failed", error='broken, "cut short"'),
         Extracted("a", "done", 12, 1.5, 3.25456),
-        Extracted("a", "already"),
+        Extracted("a", "already", known=True),
         Extracted("001", "no tissue"),
         Extracted("NA", "failed", error="first"),
         Extracted("NA", "failed", error="second"),

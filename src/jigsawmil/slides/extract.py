@@ -70,7 +70,8 @@ class ExtractSettings:
 
 @dataclass(frozen=True)
 class Extracted:
-    """What became of a slide. status: done, already, no tissue, elsewhere (another process has it) or failed."""
+    """What became of a slide. status: done, already, no tissue, elsewhere (another process has it) or failed. known: by
+    an earlier run."""
 
     slide: str
     status: str
@@ -78,6 +79,7 @@ class Extracted:
     tissue_mm2: float = 0.0
     seconds: float = 0.0
     waited: float = 0.0  # seconds in which the encoder had no tiles to encode
+    known: bool = False
     error: str | None = None
 
 
@@ -107,8 +109,11 @@ def extract_slide(
     """Features of one slide, whole or not at all. What fails is returned, not raised: other slides go on."""
     folder = features_folder(out, encoder.spec.name, settings)
     target = folder / f"{path.stem}.h5"
-    folder.mkdir(parents=True, exist_ok=True)
     started = time.perf_counter()
+    before = _finished(path, target, encoder, settings)
+    if before is not None:
+        return replace(before, seconds=time.perf_counter() - started)
+    folder.mkdir(parents=True, exist_ok=True)
     lock = folder / f".{path.stem}.lock"
     with held(lock) as mine:
         if not mine:
@@ -149,14 +154,26 @@ def made_from(path: Path, encoder: Encoder, settings: ExtractSettings) -> Made:
     }
 
 
+def _finished(path: Path, target: Path, encoder: Encoder, settings: ExtractSettings) -> Extracted | None:
+    """The slide, if it was done before. Asks for no lock: storage may be read-only by now. What is wrong is told by
+    whoever holds the lock."""
+    if any(there.exists() for there in (target, _note(target))):
+        with suppress(Exception):
+            return _there(target, made_from(path, encoder, settings), renew=False)
+    return None
+
+
+def _note(target: Path) -> Path:
+    return target.with_name(target.stem + NO_TISSUE)
+
+
 def _there(target: Path, made: Made, renew: bool) -> Extracted | None:
     """The slide, if it was done before; None where it has to be done."""
-    note = target.with_name(target.stem + NO_TISSUE)
-    for path, status in ((target, "already"), (note, "no tissue")):
+    for path, status in ((target, "already"), (_note(target), "no tissue")):
         if path.exists():
             other = difference(read_made(path), made)
             if other is None:
-                return Extracted(target.stem, status)
+                return Extracted(target.stem, status, known=True)
             if not renew:
                 raise SlideError(f"{path}: {other}. Give another --out, the same options, or remove that file.")
             path.unlink()
@@ -205,7 +222,7 @@ def _extract(
         looks.result()
     if not len(tiles):
         why = f"{slide.path.name}: no tile with enough tissue ({area:.2f} mm2 of tissue in all)."
-        with replacing(target.with_name(target.stem + NO_TISSUE)) as temporary:
+        with replacing(_note(target)) as temporary:
             temporary.write_text(json.dumps({"why": why, MADE_FROM: made}, indent=2) + "\n", encoding="utf-8")
         return Extracted(slide.path.stem, "no tissue", tissue_mm2=area)
     whole = np.concatenate(features)

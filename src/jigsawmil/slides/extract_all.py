@@ -42,7 +42,7 @@ def extract_here(
 def write_account(one: Extracted, features: Path) -> None:
     """`extracted.csv` beside the features: what became of every slide. Processes that share the folder take turns."""
     refused = one.status == "failed" and any((features / f"{one.slide}{end}").exists() for end in (".h5", NO_TISSUE))
-    if one.status in ("already", "elsewhere") or refused:  # what is there stays, and what is said of it
+    if one.known or one.status == "elsewhere" or refused:  # what is there stays, and what is said of it
         return
     path = features / "extracted.csv"
     row = pd.DataFrame([{name: getattr(one, name) for name in COLUMNS}]).round({"tissue_mm2": 4, "seconds": 2})
