@@ -13,6 +13,8 @@ import pytest
 os.environ["OMP_NUM_THREADS"] = "1"  # small tensors on several threads spend their time waiting for one another
 # Ray's own 15 leaves a worker about 1 % of a core beside tests that compute
 os.environ["RAY_worker_niceness"] = "0"  # noqa: SIM112
+# five looks in vain, and a node is dead: Ray's 3,000 would be most of the time of a test that kills one
+os.environ["RAY_health_check_period_ms"] = "500"  # noqa: SIM112
 # what is started in the background of a script is deaf to Ctrl-C, and so would be whatever a test starts
 signal.signal(signal.SIGINT, signal.default_int_handler)
 

@@ -99,5 +99,5 @@ def test_builds_of_one_release_work_together(monkeypatch: pytest.MonkeyPatch) ->
     have["torch"] = "2.13.0+cu126"
     check_release(driver)
     have["torch"] = "2.6.0"
-    with pytest.raises(StudyError, match=r"has jigsawmil 0.1.0, torch 2.6.0; the driver has .*torch 2.13.0"):
+    with pytest.raises(StudyError, match=r"has jigsawmil 0\.1\.0, torch 2\.6\.0; the driver has .*torch 2\.13\.0"):
         check_release(driver)

@@ -35,8 +35,7 @@ def check_release(driver: str) -> None:
     """On a worker: refuse to work for a driver with another package, whose results would be other ones."""
     if release() != driver:
         raise StudyError(
-            f"{socket.gethostname()}: this node has {release()}; the driver has {driver}. Install the same on every "
-            "node and run the same command again; what is done stays."
+            f"{socket.gethostname()} has {release()}; the driver has {driver}. Install the same on every node"
         )
 
 

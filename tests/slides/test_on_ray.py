@@ -1,11 +1,13 @@
 """Extraction by a real Ray cluster of two nodes on this machine: the same files as here, whatever dies."""
 
+import tempfile
 import threading
 import time
 from collections import Counter
 from collections.abc import Callable, Iterator
 from dataclasses import replace
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -17,6 +19,8 @@ from jigsawmil.slides.extract_all import extract_here
 from jigsawmil.slides.on_ray import extract_on_ray, room
 
 ray = pytest.importorskip("ray", reason="Ray is not installed: pip install 'jigsawmil[ray]'")
+from ray.util.scheduling_strategies import NodeAffinitySchedulingStrategy  # noqa: E402
+
 SETTINGS = ExtractSettings(workers=1, batch=4)
 
 
@@ -68,7 +72,7 @@ def test_idle_workers_of_a_dead_node_cost_no_slide_a_try(
 
     class Stub(on_ray._Extractor):  # type: ignore[misc]
         def __init__(self, *given: Any) -> None:
-            self.node = ray.get_runtime_context().get_node_id()
+            self.node, self.settings = ray.get_runtime_context().get_node_id(), SETTINGS
 
         def extract(self, slide: Path) -> Extracted:
             if slide.stem == "last" and self.node == victim:
@@ -85,15 +89,15 @@ def test_idle_workers_of_a_dead_node_cost_no_slide_a_try(
         kill_node(cluster, large)
 
     monkeypatch.setattr(on_ray, "_Extractor", Stub)
+    crew = on_ray._Crew(tmp_path, {}, SETTINGS)
+    while len(crew._idle) < 5:  # all are there before the first slide
+        crew.hire(9)
+        list(crew.news())
+    crew._idle.sort(key=lambda worker: worker.node == victim)  # the last one is taken first
+    monkeypatch.setattr(on_ray, "_Crew", lambda *given: crew)
     killer = threading.Thread(target=kill)
     killer.start()
-    crew = on_ray._Crew(tmp_path, {}, SETTINGS)
     try:
-        while len(crew._idle) < 5:  # all are there before the first slide
-            crew.hire(9)
-            list(crew.news())
-        crew._idle.sort(key=lambda worker: worker.node == victim)  # the last one is taken first
-        monkeypatch.setattr(on_ray, "_Crew", lambda *given: crew)
         slides = [Path("last"), *(Path(f"s{i}") for i in range(4))]
         found = {one.slide: one.error for one in extract_on_ray(slides, tmp_path, {}, SETTINGS)}
     finally:
@@ -109,13 +113,24 @@ def test_a_node_that_cannot_load_the_encoder_gets_no_slides(
     class Picky(on_ray._Extractor):  # type: ignore[misc]
         def __init__(self, *given: Any) -> None:
             if ray.get_runtime_context().get_node_id() == broken:
+                tempfile.mkdtemp(prefix="load", dir=loads)
                 raise OSError("no weights on this node")
             super().__init__(*given)
 
+        def extract(self, slide: Path) -> Extracted:
+            end = time.monotonic() + 60
+            while not list(loads.iterdir()) and time.monotonic() < end:  # lest the other come too late
+                time.sleep(0.05)
+            time.sleep(1)
+            return super().extract(slide)
+
+    loads = tmp_path / "loads"
+    loads.mkdir()
     monkeypatch.setattr(on_ray, "_Extractor", Picky)
     monkeypatch.setattr(on_ray, "FALSE_STARTS", 1)
     found = list(extract_on_ray(list(slides.values()), tmp_path, {"name": str(script)}, SETTINGS))
     assert [one.status for one in found] == ["done"] * 3
+    assert len(list(loads.iterdir())) == 1  # and is left alone
 
 
 def test_a_node_has_no_more_actors_than_its_memory_holds(
@@ -130,6 +145,7 @@ def test_a_node_has_no_more_actors_than_its_memory_holds(
 
     monkeypatch.setattr(on_ray, "_Extractor", Heavy)
     node = cluster.add_node(num_cpus=4, memory=int(6e9))
+    free = ray.cluster_resources()["memory"]
     crew = on_ray._Crew(tmp_path, {}, SETTINGS)
     try:
         crew.hire(9)
@@ -141,9 +157,64 @@ def test_a_node_has_no_more_actors_than_its_memory_holds(
         crew.hire(9)
         there = [worker for worker in crew._staff() if worker.node == node.node_id]
         assert len(there) == 2  # four CPUs, and memory for two
+        asked = 2 * on_ray.FIRST + 2.5e9
+        while ray.available_resources()["memory"] > free - asked and time.monotonic() < end:
+            time.sleep(0.2)
+        assert ray.available_resources()["memory"] == free - asked  # Ray knows, and gives it to nobody else
     finally:
         crew.dismiss()
         cluster.remove_node(node)
+
+
+def test_a_node_that_others_use_is_not_waited_for(
+    cluster: Any, second: Any, slides: dict[str, Path], script: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    class Other:
+        def here(self) -> None:
+            pass
+
+    first = min(on_ray.alive())
+    where = NodeAffinitySchedulingStrategy(first, soft=False)
+    other = ray.remote(num_cpus=1)(Other).options(scheduling_strategy=where).remote()
+    ray.get(other.here.remote())
+    monkeypatch.setattr(on_ray, "YOUNG", 1.0)
+    [found] = extract_on_ray([slides["0001"]], tmp_path, {"name": str(script)}, SETTINGS)
+    assert found.status == "done"
+    ray.kill(other)
+
+
+def test_loads_that_fail_now_and_then_retire_no_node(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """On a run of days, of many loads on one node every third does."""
+    answers = iter([False, False, True] * 5 + [False] * on_ray.FALSE_STARTS)
+
+    def get(ref: object) -> float:
+        if next(answers):
+            return 2e9
+        raise ray.exceptions.ActorDiedError
+
+    fake = SimpleNamespace(
+        remote=lambda **given: lambda kind: kind,
+        cluster_resources=dict,
+        nodes=lambda: [{"NodeID": "one", "Alive": True, "Resources": {"CPU": 1, "memory": 8e9}}],
+        exceptions=ray.exceptions,
+        get=get,
+    )
+    monkeypatch.setattr(on_ray, "get_ray", lambda: fake)
+    crew = on_ray._Crew(tmp_path, {}, SETTINGS)
+    started: list[str] = []
+    monkeypatch.setattr(crew, "_start", lambda node, have: started.append(node))
+
+    def load() -> None:
+        crew._idle.clear()
+        crew.hire(1)
+        crew._starting["ref"] = on_ray.Worker(None, started[-1], 0.0)
+        crew._started("ref")
+
+    for _ in range(15 + on_ray.FALSE_STARTS):
+        load()
+    with pytest.raises(SlideError, match="could not be loaded on any node"):
+        load()
+    assert len(started) == 15 + on_ray.FALSE_STARTS
 
 
 def test_a_node_with_another_release_gets_no_slides(
@@ -151,7 +222,7 @@ def test_a_node_with_another_release_gets_no_slides(
 ) -> None:
     monkeypatch.setattr(on_ray, "release", lambda: "jigsawmil 99")
     monkeypatch.setattr(on_ray, "FALSE_STARTS", 1)
-    with pytest.raises(SlideError, match=r"on any node: .*this node has jigsawmil .*; the driver has jigsawmil 99"):
+    with pytest.raises(SlideError, match=r"on any node: .* has jigsawmil .*; the driver has jigsawmil 99"):
         list(extract_on_ray(list(slides.values()), tmp_path, {"name": str(script)}, SETTINGS))
 
 

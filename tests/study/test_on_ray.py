@@ -122,28 +122,21 @@ def test_a_job_that_no_node_can_take_is_told_and_the_rest_go_on(
     assert list(errors.values()) == [None, None]
 
 
-def test_what_fails_outside_a_job_keeps_its_reason(
+def test_a_node_that_can_run_no_job_stops_the_study(
     cluster: Any, study: Study, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    """It would fail one job after the other, and quickly."""
+    jobs, cohorts = plan(study, tmp_path)
+    with monkeypatch.context() as patch:
+        patch.setattr(on_ray, "release", lambda: "jigsawmil 99")
+        with pytest.raises(StudyError, match=r"a node cannot run jobs: .* has jigsawmil .*, torch .*; the driver has"):
+            run_on_ray(jobs, cohorts, tmp_path, lambda event: None)
+
     def work(*given: Any) -> Any:
         raise ImportError("no module named jigsawmil on this node")
 
     monkeypatch.setattr(on_ray, "_work", work)
-    jobs, cohorts = plan(study, tmp_path)
-    told: list[Event] = []
-    run_on_ray(jobs[:1], cohorts, tmp_path, told.append)
-    error = next(event.error for event in told if event.ended)
-    assert "ImportError: no module named jigsawmil on this node" in str(error)
-    assert "\x1b" not in str(error)
-
-
-def test_a_node_with_another_release_stops_the_study(
-    cluster: Any, study: Study, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """It would fail one job after the other, and quickly."""
-    monkeypatch.setattr(on_ray, "release", lambda: "jigsawmil 99")
-    jobs, cohorts = plan(study, tmp_path)
-    with pytest.raises(StudyError, match=r"this node has jigsawmil .*, torch .*; the driver has jigsawmil 99\."):
+    with pytest.raises(StudyError, match=r"ImportError: no module named jigsawmil on this node\. Run the same"):
         run_on_ray(jobs, cohorts, tmp_path, lambda event: None)
 
 

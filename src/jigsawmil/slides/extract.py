@@ -123,6 +123,8 @@ def extract_slide(
             found = _there(target, made, settings.renew)
             if found is None:
                 sweep(target)  # of a process that was killed
+                for other in (target, _note(target)):
+                    other.unlink(missing_ok=True)
                 with open_slide(path, settings.slide_mpp) as slide:
                     found = _extract(slide, out, target, encoder, settings, made, on_tiles)
         except ConfigError:  # the settings' fault: it would be every slide's
@@ -155,12 +157,15 @@ def made_from(path: Path, encoder: Encoder, settings: ExtractSettings) -> Made:
 
 
 def _finished(path: Path, target: Path, encoder: Encoder, settings: ExtractSettings) -> Extracted | None:
-    """The slide, if it was done before. Asks for no lock: storage may be read-only by now. What is wrong is told by
-    whoever holds the lock."""
-    if any(there.exists() for there in (target, _note(target))):
-        with suppress(Exception):
-            return _there(target, made_from(path, encoder, settings), renew=False)
-    return None
+    """The slide, if it was done before, or why what is there is not it. Asks for no lock: storage may be read-only."""
+    if not any(there.exists() for there in (target, _note(target))):
+        return None
+    try:
+        return _there(target, made_from(path, encoder, settings), settings.renew)
+    except SlideError as error:
+        return Extracted(path.stem, "failed", error=str(error))
+    except OSError:
+        return None  # told by whoever tries to do it
 
 
 def _note(target: Path) -> Path:
@@ -176,7 +181,6 @@ def _there(target: Path, made: Made, renew: bool) -> Extracted | None:
                 return Extracted(target.stem, status, known=True)
             if not renew:
                 raise SlideError(f"{path}: {other}. Give another --out, the same options, or remove that file.")
-            path.unlink()
     return None
 
 

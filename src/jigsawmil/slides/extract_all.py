@@ -42,15 +42,27 @@ def extract_here(
 def write_account(one: Extracted, features: Path) -> None:
     """`extracted.csv` beside the features: what became of every slide. Processes that share the folder take turns."""
     refused = one.status == "failed" and any((features / f"{one.slide}{end}").exists() for end in (".h5", NO_TISSUE))
-    if one.known or one.status == "elsewhere" or refused:  # what is there stays, and what is said of it
-        return
     path = features / "extracted.csv"
+    known = one.known and (one.status == "already" or _says(path, one))
+    if known or refused or one.status == "elsewhere":  # what is there stays, and what is said of it
+        return
     row = pd.DataFrame([{name: getattr(one, name) for name in COLUMNS}]).round({"tissue_mm2": 4, "seconds": 2})
     with _turn(features / ".extracted.lock"), replacing(path) as temporary:
         if path.exists():
-            before = pd.read_csv(path, dtype=str, keep_default_na=False)  # a slide may be called NA
+            before = _read(path)
             row = pd.concat([before[before["slide"] != one.slide], row.fillna("").astype(str)])
         row.sort_values("slide").to_csv(temporary, index=False)
+
+
+def _read(account: Path) -> pd.DataFrame:
+    return pd.read_csv(account, dtype=str, keep_default_na=False)  # a slide may be called NA
+
+
+def _says(account: Path, one: Extracted) -> bool:
+    if not account.exists():
+        return False
+    said = _read(account)
+    return bool(((said["slide"] == one.slide) & (said["status"] == one.status)).any())
 
 
 @contextmanager

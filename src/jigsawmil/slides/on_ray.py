@@ -22,9 +22,11 @@ from .encoders import encode, load_encoder
 from .extract import Extracted, ExtractSettings, extract_slide, keep_memory
 
 TRIES = 3  # workers that a slide may lose before it is given up
-FALSE_STARTS = 3  # encoders that a node could not load before it is left alone
+FALSE_STARTS = 3  # encoders in a row that a node could not load before it is left alone
+YOUNG = 30.0  # seconds in which an actor is counted on; one that waits longer, for a node that others use, is not
 POLL = 1.0  # seconds between two looks at the cluster
-SLIDE = 1e9  # bytes of a large slide's features and the tiles read ahead, beside what an encoder takes
+SLIDE = 1.3e9  # bytes of the features of 100,000 tiles with 1,536 columns, while they are joined
+FIRST = 2e9  # bytes asked of Ray for an actor before any has told what it takes
 
 
 def extract_on_ray(
@@ -62,8 +64,11 @@ class News(NamedTuple):
 
 
 class Worker(NamedTuple):
+    """since: when it was asked for."""
+
     actor: Any
     node: str
+    since: float
 
 
 class _Crew:
@@ -92,7 +97,9 @@ class _Crew:
         staff = Counter(worker.node for worker in self._staff())
         usable = [node for node in rooms if self._false_starts[node] < FALSE_STARTS]
         places = sorted((nth, node) for node in usable for nth in range(staff[node], rooms[node]))  # nodes fill evenly
-        for _, node in places[: max(0, waiting + len(self.running) - staff.total())]:
+        now = time.monotonic()
+        expected = len(self._idle) + sum(now - worker.since < YOUNG for worker in self._starting.values())
+        for _, node in places[: max(0, waiting - expected)]:
             self._start(node, nodes[node])
         if any(rooms.values()):
             self._fit_at = time.monotonic()
@@ -108,9 +115,9 @@ class _Crew:
         from ray.util.scheduling_strategies import NodeAffinitySchedulingStrategy
 
         there = NodeAffinitySchedulingStrategy(node, soft=False)
-        memory = min(self._memory, have.get("memory", 0.0))  # told to Ray, which has others to serve
+        memory = min(self._memory or FIRST, have.get("memory", 0.0))  # told to Ray, which has others to serve
         actor = self._kind.options(scheduling_strategy=there, memory=int(memory)).remote(*self._given)
-        self._starting[actor.ready.remote()] = Worker(actor, node)
+        self._starting[actor.ready.remote()] = Worker(actor, node, time.monotonic())
 
     def _staff(self) -> list[Worker]:
         return [*self._idle, *self._starting.values(), *(worker for worker, _ in self.running.values())]
@@ -142,7 +149,8 @@ class _Crew:
                 if isinstance(error.cause, ConfigError):
                     raise error.cause from error
                 yield News(slide, Extracted(slide.stem, "failed", error=f"{slide.name}: {error.cause}"))
-            except ray.exceptions.RayError as error:  # the actor is gone, and its node perhaps
+            except ray.exceptions.RayError as error:  # the actor is gone, or out of reach, and its node perhaps
+                ray.kill(worker.actor)
                 self._leave(worker.node)
                 yield News(slide, None, _last_line(error))
                 continue
@@ -161,6 +169,9 @@ class _Crew:
         try:
             self._memory = max(self._memory, ray.get(ref))
             self._idle.append(worker)
+            self._false_starts[worker.node] = 0
+        except ray.exceptions.ActorUnschedulableError:  # a node that joined or left and is not known to all yet
+            time.sleep(POLL)
         except ray.exceptions.RayError as error:
             if worker.node in alive():  # else it is the node's end, not the encoder's
                 self._false_starts[worker.node] += 1
@@ -183,7 +194,8 @@ class _Extractor:
 
     def ready(self) -> float:
         """Answers when the encoder is loaded and has encoded a batch, with the bytes that such an actor takes."""
-        return _peak() + SLIDE
+        ahead = (2 * self.settings.workers + 2) * self.settings.at_once * 3 * self.settings.tiles.patch**2
+        return _peak() + ahead + SLIDE
 
     def extract(self, slide: Path) -> Extracted:
         if not self.out.exists():

@@ -19,7 +19,7 @@ from typing import Any, NamedTuple
 
 import torch
 
-from ..cluster import Needs, Watch, check_release, get_ray, release
+from ..cluster import Needs, Watch, check_release, get_ray, gist, release
 from ..cohort.cohort import Cohort
 from ..errors import StudyError
 from ..files import new_folder
@@ -179,10 +179,13 @@ def _outcome(ref: Any, job: Job) -> str | None:
     ray = get_ray()
     try:
         outcome = ray.get(ref)
-    except ray.exceptions.RayError as error:  # out of memory, dead more often than RETRIES, or no package on its node
-        cause = getattr(error, "cause", None)
-        if isinstance(cause, StudyError):  # the node's: it would fail whatever it is given, and quickly
-            raise cause from error
+    except ray.exceptions.RayError as error:  # out of memory, or dead more often than RETRIES
+        if isinstance(error, ray.exceptions.RayTaskError):  # raised by no job: its node would fail whatever it is given
+            kind = "" if isinstance(error.cause, StudyError) else f"{type(error.cause).__name__}: "
+            raise StudyError(
+                f"a node cannot run jobs: {kind}{gist(error.cause).rstrip('.')}. Run the same command again when it "
+                "can; what is done stays."
+            ) from error
         return f"Ray gave the job up: {COLOURS.sub('', str(error)).strip()}"
     if outcome.files and not job.done:
         with new_folder(job.folder) as folder:
