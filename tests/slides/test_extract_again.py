@@ -85,6 +85,9 @@ def test_what_is_done_is_known_on_storage_that_has_become_read_only(
     for one in again:
         write_account(one, folder)
     assert [(one.status, one.known) for one in again] == [("already", True), ("no tissue", True)]
+    for one in extract_here(files, out, load, replace(settings, precision="bfloat16")):
+        assert "made with precision float32, this run says bfloat16" in str(one.error)
+        write_account(one, folder)
     assert {name: (out / name).read_bytes() for name in visible(out)} == before
 
 
@@ -243,6 +246,7 @@ def test_the_account_keeps_the_newest_word_on_each_slide(tmp_path: Path) -> None
         Extracted("a", "done", 12, 1.5, 3.25456),
         Extracted("a", "already", known=True),
         Extracted("001", "no tissue"),
+        Extracted("002", "no tissue", known=True),  # by a run that was killed before it could say so
         Extracted("NA", "failed", error="first"),
         Extracted("NA", "failed", error="second"),
         Extracted("b", "done", 7, 0.5, 2.00123),
@@ -251,11 +255,12 @@ def test_the_account_keeps_the_newest_word_on_each_slide(tmp_path: Path) -> None
     table = pd.read_csv(tmp_path / "extracted.csv", dtype={"slide": str, "error": str}, keep_default_na=False)
     assert table[["slide", "status", "tiles"]].values.tolist() == [
         ["001", "no tissue", 0],
+        ["002", "no tissue", 0],
         ["NA", "failed", 0],
         ["a", "done", 12],
         ["b", "done", 7],
     ]
-    assert table["seconds"].tolist() == [0.0, 0.0, 3.25, 2.0]
+    assert table["seconds"].tolist() == [0.0, 0.0, 0.0, 3.25, 2.0]
 
 
 def test_work_that_another_process_had_is_looked_at_again_at_the_end(
