@@ -32,6 +32,44 @@ def launch(kernel: Callable[..., None], *args: Any) -> None:
         torch.set_num_threads(threads)
 
 
+# Sums whose order is written down. Numba optimises what it keeps for later processes once more than what it runs at
+# once, and with fastmath the second time may add up in another order: the first run would differ from all others.
+
+
+@njit(cache=True, nogil=True)
+def _sum(values, a, b):
+    """Of values[a:b]."""
+    s0 = s1 = s2 = s3 = values.dtype.type(0)
+    e = a
+    while e + 4 <= b:
+        s0 += values[e]
+        s1 += values[e + 1]
+        s2 += values[e + 2]
+        s3 += values[e + 3]
+        e += 4
+    while e < b:
+        s0 += values[e]
+        e += 1
+    return (s0 + s1) + (s2 + s3)
+
+
+@njit(cache=True, nogil=True)
+def _sum_at(values, places, a, b):
+    """Of values[places[a:b]]."""
+    s0 = s1 = s2 = s3 = values.dtype.type(0)
+    e = a
+    while e + 4 <= b:
+        s0 += values[places[e]]
+        s1 += values[places[e + 1]]
+        s2 += values[places[e + 2]]
+        s3 += values[places[e + 3]]
+        e += 4
+    while e < b:
+        s0 += values[places[e]]
+        e += 1
+    return (s0 + s1) + (s2 + s3)
+
+
 @njit(parallel=True, fastmath=True, cache=True, nogil=True)
 def weighted_sum(indptr, indices, weight, x, out):
     """out_j = sum_l w_jl x_l, over a (patch, d) array."""
@@ -93,10 +131,7 @@ def normalise_and_sum(indptr, indices, alpha, y, out):
     for j in prange(n):
         a, b = indptr[j], indptr[j + 1]
         for h in range(heads):
-            total = alpha.dtype.type(0)
-            for e in range(a, b):
-                total += alpha[h, e]
-            scale = alpha.dtype.type(1) / total
+            scale = alpha.dtype.type(1) / _sum(alpha[h], a, b)
             for e in range(a, b):
                 alpha[h, e] *= scale
             row = out[j, h]
@@ -179,9 +214,7 @@ def attention_backward_own(indptr, reverse, de, receive, dy, ds):
     n, heads, d = dy.shape
     for j in prange(n):
         for h in range(heads):
-            total = de.dtype.type(0)
-            for e in range(indptr[j], indptr[j + 1]):
-                total += de[h, reverse[e]]
+            total = _sum_at(de[h], reverse, indptr[j], indptr[j + 1])
             ds[j, h] = total
             row, v = dy[j, h], receive[h]
             for c in range(d):
