@@ -133,11 +133,12 @@ def test_a_node_that_can_run_no_job_stops_the_study(
             run_on_ray(jobs, cohorts, tmp_path, lambda event: None)
 
     def work(*given: Any) -> Any:
-        raise ImportError("no module named jigsawmil on this node")
+        raise ImportError("\x1b[36mno module\x1b[39m named jigsawmil on this node")  # Ray colours what it quotes
 
     monkeypatch.setattr(on_ray, "_work", work)
-    with pytest.raises(StudyError, match=r"ImportError: no module named jigsawmil on this node\. Run the same"):
+    with pytest.raises(StudyError, match=r"ImportError: no module named jigsawmil on this node\. Run the same") as told:
         run_on_ray(jobs, cohorts, tmp_path, lambda event: None)
+    assert "\x1b" not in str(told.value)
 
 
 def test_an_interrupt_cancels_what_runs_and_leaves_what_is_done(cluster: Any, study: Study, tmp_path: Path) -> None:

@@ -182,9 +182,9 @@ def _outcome(ref: Any, job: Job) -> str | None:
     except ray.exceptions.RayError as error:  # out of memory, or dead more often than RETRIES
         if isinstance(error, ray.exceptions.RayTaskError):  # raised by no job: its node would fail whatever it is given
             kind = "" if isinstance(error.cause, StudyError) else f"{type(error.cause).__name__}: "
+            why = COLOURS.sub("", gist(error.cause)).rstrip(".")
             raise StudyError(
-                f"a node cannot run jobs: {kind}{gist(error.cause).rstrip('.')}. Run the same command again when it "
-                "can; what is done stays."
+                f"a node cannot run jobs: {kind}{why}. Run the same command again when it can; what is done stays."
             ) from error
         return f"Ray gave the job up: {COLOURS.sub('', str(error)).strip()}"
     if outcome.files and not job.done:
