@@ -15,7 +15,7 @@ from sklearn.linear_model import LogisticRegression
 from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import StandardScaler
 
-from jigsawmil.cohort.bag import Bag
+from jigsawmil.bags.bag import Bag
 from jigsawmil.cohort.cohort import Cohort
 from jigsawmil.cohort.splits import Fold, make_folds
 from jigsawmil.errors import LabelError

@@ -13,10 +13,11 @@ import pandas as pd
 
 from jigsawmil.cohort.cohort import Cohort
 from jigsawmil.cohort.splits import Fold
-from jigsawmil.config import GraphConfig
+from jigsawmil.graph import GraphConfig
 from jigsawmil.nn.batch import Batch
-from jigsawmil.study.run import IDLE, fingerprint, fit_split, predict_table
+from jigsawmil.study.job import IDLE, fingerprint, predict_table
 from jigsawmil.train.feed import Feed
+from jigsawmil.train.fold import fit_split
 from jigsawmil.train.settings import Settings
 
 from . import write

@@ -24,8 +24,8 @@ import torch
 from sklearn.metrics import roc_auc_score
 
 from jigsawmil.cohort.cohort import Cohort
-from jigsawmil.cohort.phantom import make_phantom
 from jigsawmil.study.compare import compare_methods, holm, summarise
+from jigsawmil.synthetic.phantom import make_phantom
 from jigsawmil.train.settings import Settings
 
 from . import ROOT, provenance, write

@@ -27,14 +27,14 @@ import torch
 from PIL import Image
 from sklearn.metrics import roc_auc_score
 
+from jigsawmil.maps.explain import PatchMaps, explain
 from jigsawmil.slides.encoders import encode, load_encoder
 from jigsawmil.slides.extract import ExtractSettings, extract_slide, keep_memory, read_batches
-from jigsawmil.slides.painter import Plan, paint, write_slide
 from jigsawmil.slides.slide import open_slide
 from jigsawmil.slides.tiles import make_tiles
 from jigsawmil.slides.tissue import find_tissue
+from jigsawmil.synthetic.painter import Plan, paint, write_slide
 from jigsawmil.train.checkpoint import load_model
-from jigsawmil.train.explain import PatchMaps, explain
 
 from . import ROOT, paragraph, placed, provenance, where, write
 

@@ -21,14 +21,14 @@ import torch
 from numpy.typing import ArrayLike
 from scipy.stats import t as student
 
-from jigsawmil.cohort.phantom import phantom_slides, write_phantom
-from jigsawmil.cohort.phantom_spec import CLASSES, PhantomSpec
 from jigsawmil.cohort.splits import Fold
 from jigsawmil.errors import StudyError
+from jigsawmil.statistics.metrics import auc
 from jigsawmil.study.executors import Event, run_local
-from jigsawmil.study.metrics import auc
-from jigsawmil.study.run import CohortSpec, Job, fingerprint
+from jigsawmil.study.job import CohortSpec, Job, fingerprint
 from jigsawmil.study.study import make_settings, refuse_other_settings
+from jigsawmil.synthetic.phantom import phantom_slides, write_phantom
+from jigsawmil.synthetic.phantom_spec import CLASSES, PhantomSpec
 from jigsawmil.train.checkpoint import origin
 
 from . import ROOT, write

@@ -32,8 +32,8 @@ from typing import Any
 
 import numpy as np
 
-from jigsawmil.cohort.phantom_spec import phantom_spec
 from jigsawmil.study.compare import holm
+from jigsawmil.synthetic.phantom_spec import phantom_spec
 
 from . import ROOT, provenance, write
 from .holdout import TRACED, WORK, Cell, commits, paired, run_cells

@@ -19,8 +19,8 @@ from statistics import median
 
 import torch
 
+from jigsawmil.bags.formats import write_bag
 from jigsawmil.cohort.cohort import Cohort
-from jigsawmil.cohort.formats import write_bag
 from jigsawmil.nn.batch import PAPER
 from jigsawmil.nn.model import METHODS, build_model
 from jigsawmil.train.feed import Feed

@@ -27,17 +27,17 @@ import torch
 from scipy.stats import t as student
 from sklearn.metrics import roc_auc_score
 
-from jigsawmil.cohort.phantom import Phantom, make_phantom, write_phantom
-from jigsawmil.cohort.phantom_slide import PhantomSlide
-from jigsawmil.config import GraphConfig
+from jigsawmil.graph import GraphConfig
+from jigsawmil.maps.explain import PatchMaps, explain
+from jigsawmil.maps.geometry import level0_squares
+from jigsawmil.maps.qupath import write_geojson
 from jigsawmil.nn.model import build_model
-from jigsawmil.report.geojson import write_geojson
-from jigsawmil.report.patches import level0_squares
-from jigsawmil.report.run_maps import case_maps, cases
-from jigsawmil.study.runs import open_run
+from jigsawmil.study.cases import case_maps, cases
+from jigsawmil.study.run_folder import open_run
 from jigsawmil.study.study import Study, cohort_spec, make_settings, run_study
+from jigsawmil.synthetic.phantom import Phantom, make_phantom, write_phantom
+from jigsawmil.synthetic.phantom_slide import PhantomSlide
 from jigsawmil.train.checkpoint import ModelCard
-from jigsawmil.train.explain import PatchMaps, explain
 
 from . import ROOT, provenance, write
 from .contenders import tissue_slide

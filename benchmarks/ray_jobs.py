@@ -22,11 +22,11 @@ from typing import Any
 
 import torch
 
-from jigsawmil.cohort.phantom import make_phantom, write_phantom
+from jigsawmil.cluster.studies import run_on_ray
 from jigsawmil.study.executors import Event, run_local
-from jigsawmil.study.on_ray import run_on_ray
-from jigsawmil.study.run import Job
+from jigsawmil.study.job import Job
 from jigsawmil.study.study import Study, cohort_spec, make_settings, plan
+from jigsawmil.synthetic.phantom import make_phantom, write_phantom
 
 from . import ROOT, paragraph, placed, provenance, where, write
 

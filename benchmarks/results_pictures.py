@@ -8,7 +8,8 @@ import pandas as pd
 from matplotlib.figure import Figure
 from matplotlib.ticker import NullLocator, ScalarFormatter
 
-from jigsawmil.report.plots import forest_figure, method_styles, own_style, save, trace_figure
+from jigsawmil.drawing import method_styles, own_style, save
+from jigsawmil.report.plots import forest_figure, trace_figure
 
 from .jigsaw_cases import LEAST, RULES
 

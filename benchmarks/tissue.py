@@ -21,12 +21,12 @@ import torch
 from PIL import Image
 
 from jigsawmil.cli.slides import plans
-from jigsawmil.cohort.phantom_spec import phantom_spec
-from jigsawmil.slides.painted import write_painted
-from jigsawmil.slides.painter import Plan, paint, write_slide
 from jigsawmil.slides.slide import open_slide
 from jigsawmil.slides.tiles import make_tiles
 from jigsawmil.slides.tissue import find_tissue, tissue_mask
+from jigsawmil.synthetic.painted import write_painted
+from jigsawmil.synthetic.painter import Plan, paint, write_slide
+from jigsawmil.synthetic.phantom_spec import phantom_spec
 
 from . import ROOT, placed, provenance, where, write
 

@@ -19,11 +19,11 @@ import numpy as np
 import pandas as pd
 from rich.console import Console
 
-from jigsawmil.cohort.phantom import phantom_slides, write_phantom
-from jigsawmil.cohort.phantom_spec import phantom_spec
+from jigsawmil.cli.progress import StudyProgress
 from jigsawmil.nn.model import METHODS
-from jigsawmil.report.live import StudyProgress
 from jigsawmil.study.study import Study, cohort_spec, make_settings, run_study
+from jigsawmil.synthetic.phantom import phantom_slides, write_phantom
+from jigsawmil.synthetic.phantom_spec import phantom_spec
 
 from . import ROOT, provenance, write
 from .holdout import WORK

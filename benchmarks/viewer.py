@@ -26,7 +26,7 @@ from typing import Any
 
 import numpy as np
 
-from jigsawmil.cohort.formats import write_bag
+from jigsawmil.bags.formats import write_bag
 from jigsawmil.study.study import Study, cohort_spec, make_settings, run_study
 
 from . import ROOT, provenance, write
@@ -41,10 +41,10 @@ BIG = "big"
 SERVE = """
 import sys
 from pathlib import Path
-from jigsawmil.report.viewer.data import Library
-from jigsawmil.report.viewer.server import make_server
-from jigsawmil.report.viewer.session import Session
-from jigsawmil.study.runs import open_run
+from jigsawmil.viewer.data import Library
+from jigsawmil.viewer.server import make_server
+from jigsawmil.viewer.session import Session
+from jigsawmil.study.run_folder import open_run
 server = make_server(Library(open_run(Path(sys.argv[1]))), Session, port=0)
 print(server.port, flush=True)
 server.start()

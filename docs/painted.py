@@ -6,13 +6,13 @@ from pathlib import Path
 import matplotlib.pyplot as plt
 import numpy as np
 
-from jigsawmil.cohort.phantom import phantom_slides
-from jigsawmil.cohort.phantom_slide import PATCH_LEVEL0
-from jigsawmil.cohort.phantom_spec import TYPES, phantom_spec
-from jigsawmil.slides.painter import COARSE, MPP, Plan, paint, write_slide
 from jigsawmil.slides.slide import open_slide
 from jigsawmil.slides.tiles import make_tiles, preview
 from jigsawmil.slides.tissue import find_tissue
+from jigsawmil.synthetic.painter import COARSE, MPP, Plan, paint, write_slide
+from jigsawmil.synthetic.phantom import phantom_slides
+from jigsawmil.synthetic.phantom_slide import PATCH_LEVEL0
+from jigsawmil.synthetic.phantom_spec import TYPES, phantom_spec
 
 IMAGE = Path(__file__).parent / "img" / "painted.png"
 WINDOW = 768  # level-0 pixels

@@ -12,8 +12,8 @@ from sklearn.model_selection import cross_val_predict, cross_val_score
 from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import StandardScaler
 
-from jigsawmil.cohort.phantom import PhantomSlide, make_phantom
-from jigsawmil.cohort.phantom_spec import CLASSES, TYPES
+from jigsawmil.synthetic.phantom import PhantomSlide, make_phantom
+from jigsawmil.synthetic.phantom_spec import CLASSES, TYPES
 
 COLOURS = ["#d1495b", "#2e6f95", "#e8e0d0", "#cdb9d6", "#f2cf8d", "#b9d3b0"]  # the planted types stand out
 SEEDS = {"composition": 3, "arrangement": 3, "position": 7}  # slides with holes, some of two pieces

@@ -12,7 +12,7 @@ from pathlib import Path
 
 from playwright.sync_api import Browser, Page, sync_playwright
 
-from jigsawmil.report.html import write_report
+from jigsawmil.report.page import write_report
 
 IMAGES = Path(__file__).parent / "img"
 FLAGS = ["--headless", "--no-sandbox", "--disable-gpu", "--disable-background-networking"]

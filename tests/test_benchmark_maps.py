@@ -9,8 +9,8 @@ import numpy as np
 import pytest
 from sklearn.metrics import roc_auc_score
 
-from jigsawmil.cohort.phantom import make_phantom
 from jigsawmil.study.study import make_settings
+from jigsawmil.synthetic.phantom import make_phantom
 
 sys.path.insert(0, str(Path(__file__).parents[1]))  # benchmarks/ is no part of the installed package
 maps: Any = importlib.import_module("benchmarks.maps")

@@ -5,8 +5,9 @@ from dataclasses import dataclass
 
 import pytest
 
-from jigsawmil.config import GraphConfig, choose, from_mapping, require
+from jigsawmil.config import choose, from_mapping, require
 from jigsawmil.errors import ConfigError, JigsawmilError
+from jigsawmil.graph import GraphConfig
 
 
 def message(call: object, *args: object, **options: object) -> str:

@@ -14,8 +14,8 @@ sys.path.insert(0, str(ROOT))  # benchmarks is no part of the package
 
 from benchmarks import evidence, holdout, jigsaw_cases, learning_curve, results_page, unseen  # noqa: E402
 
-from jigsawmil.cohort.phantom_spec import phantom_spec  # noqa: E402
 from jigsawmil.errors import StudyError  # noqa: E402
+from jigsawmil.synthetic.phantom_spec import phantom_spec  # noqa: E402
 
 
 def test_the_page_says_what_the_files_say() -> None:

@@ -8,10 +8,9 @@ import pytest
 import torch
 
 from jigsawmil import graph as module
-from jigsawmil.cohort.bag import Bag
-from jigsawmil.config import GraphConfig
+from jigsawmil.bags.bag import Bag
 from jigsawmil.errors import ConfigError, FeatureError
-from jigsawmil.graph import SpatialGraph, build_graph, knn_graph, radius_graph, spatial_order
+from jigsawmil.graph import GraphConfig, SpatialGraph, build_graph, knn_graph, radius_graph, spatial_order
 
 
 def lattice(width: int, height: int, step: float = 512.0) -> torch.Tensor:

@@ -2,18 +2,17 @@
 
 from importlib.metadata import version
 
-from .cohort.bag import Bag
+from .bags.bag import Bag
+from .bags.formats import find_bags, peek_bag, read_bag, write_bag
 from .cohort.cohort import Cohort, check
-from .cohort.formats import find_bags, peek_bag, read_bag, write_bag
-from .cohort.phantom import make_phantom, write_phantom
-from .config import GraphConfig
 from .errors import JigsawmilError
-from .graph import SpatialGraph, knn_graph, radius_graph
+from .graph import GraphConfig, SpatialGraph, knn_graph, radius_graph
 from .nn.batch import Batch
 from .nn.model import METHODS, Model, Output, build_model
-from .study.estimator import SlideClassifier
 from .study.study import Study, read_study, run_study
+from .synthetic.phantom import make_phantom, write_phantom
 from .train.checkpoint import load_model, save_model
+from .train.estimator import SlideClassifier
 from .train.settings import Settings
 
 __all__ = [

@@ -15,12 +15,39 @@ from numpy.typing import NDArray
 from scipy.spatial import cKDTree
 from torch import Tensor
 
-from .cohort.bag import Bag
-from .config import GraphConfig
+from .bags.bag import Bag
+from .config import choose, require
 from .errors import FeatureError
 
 TIE = 1 + 1e-4  # distances within this factor are equal: float32 microns of a 100,000 px slide are no better
 MAX_TIES = 16  # a patch with more than this many times k neighbours can only come from stacked coordinates
+
+
+@dataclass(frozen=True, kw_only=True)
+class GraphConfig:
+    """How patches are joined.
+
+    kind: `knn` (the paper's) or `radius` (in microns, so that 20x and 40x slides agree).
+    k: nearest neighbours of a patch; either of two patches may name the other.
+    radius: microns; for `radius` graphs.
+    sigma: scale of the Gaussian weight: `max-knn` (the largest distance in the graph; the paper's text),
+        `max-nearest` (sigma^2 = the largest nearest-neighbour distance; the paper's appendix),
+        or a number in units of the slide's longer side. A radius graph takes `radius` as its sigma.
+    """
+
+    kind: str = "knn"
+    k: int = 50
+    radius: float = 500.0
+    sigma: str | float = "max-knn"
+
+    def __post_init__(self) -> None:
+        choose("graph kind", self.kind, ("knn", "radius"))
+        require("k", self.k, isinstance(self.k, int) and self.k >= 1, "a whole number of at least 1")
+        require("radius", self.radius, self.radius > 0, "microns above 0")
+        if isinstance(self.sigma, str):
+            choose("sigma", self.sigma, ("max-knn", "max-nearest"))
+        else:
+            require("sigma", self.sigma, self.sigma > 0, "a number above 0, or max-knn or max-nearest")
 
 
 @dataclass(frozen=True)

@@ -13,7 +13,7 @@ import pandas as pd
 import pytest
 
 from jigsawmil.cli import main
-from jigsawmil.cohort.phantom import make_phantom, write_phantom
+from jigsawmil.synthetic.phantom import make_phantom, write_phantom
 
 
 class Ran(NamedTuple):

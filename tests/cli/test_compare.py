@@ -13,8 +13,8 @@ import pandas as pd
 import pytest
 import torch
 
+from jigsawmil.bags.formats import find_bags, read_bag, write_bag
 from jigsawmil.cli import show
-from jigsawmil.cohort.formats import find_bags, read_bag, write_bag
 from jigsawmil.errors import StudyError
 from jigsawmil.train.apply import apply_model
 from jigsawmil.train.checkpoint import load_model
@@ -103,8 +103,8 @@ def test_jobs_are_spread_over_the_gpus_of_this_machine(
 ) -> None:
     asked: list[tuple[int, int | None]] = []
 
-    def run(*_, processes: int, on_ray: int | None, **__):
-        asked.append((processes, on_ray))
+    def run(*_, processes: int, executor, **__):
+        asked.append((processes, executor and executor.keywords["cpus"]))
         raise StudyError("asked")
 
     monkeypatch.setattr(torch.cuda, "device_count", lambda: 0 if on_ray else 3)

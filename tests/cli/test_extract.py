@@ -15,12 +15,12 @@ import torch
 from rich.console import Console
 from torch import Tensor, nn
 
+from jigsawmil.bags.formats import read_bag
+from jigsawmil.bags.tile_spec import TileSpec
 from jigsawmil.cli.extract import TilesProgress, _span, everywhere, unusual
-from jigsawmil.cohort.formats import read_bag
 from jigsawmil.slides.encoders import ENCODERS, SPECS
 from jigsawmil.slides.extract import Extracted, ExtractSettings
-from jigsawmil.slides.painter import Plan, paint, write_slide
-from jigsawmil.slides.tiles import TileSpec
+from jigsawmil.synthetic.painter import Plan, paint, write_slide
 
 Program = Callable[..., Any]
 

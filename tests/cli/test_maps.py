@@ -10,7 +10,7 @@ import pandas as pd
 import pytest
 from PIL import Image
 
-from jigsawmil.cohort.formats import read_bag
+from jigsawmil.bags.formats import read_bag
 
 SLIDE = "0004"
 

@@ -14,11 +14,11 @@ import torch
 from PIL import Image
 from torch import Tensor, nn
 
-from jigsawmil.cohort.formats import peek_bag, read_bag
+from jigsawmil.bags.formats import peek_bag, read_bag
+from jigsawmil.bags.provenance import Encoding
+from jigsawmil.bags.tile_spec import TileSpec
 from jigsawmil.slides.encoders import load_encoder
-from jigsawmil.slides.made import Encoding
-from jigsawmil.slides.painter import Plan, paint, write_slide
-from jigsawmil.slides.tiles import TileSpec
+from jigsawmil.synthetic.painter import Plan, paint, write_slide
 
 Program = Callable[..., Any]
 CELLS = np.array([[0, 0], [1, 0], [0, 1], [1, 1]])

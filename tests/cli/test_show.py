@@ -8,8 +8,8 @@ from fsspec.implementations.local import LocalFileSystem
 from rich.console import Console
 
 from jigsawmil.cli.show import check_target, console, run_folder, tracked, write_csv
+from jigsawmil.cluster import storage
 from jigsawmil.errors import StudyError
-from jigsawmil.study import storage
 
 
 def test_a_hundred_columns_where_there_is_no_terminal(monkeypatch) -> None:

@@ -15,13 +15,13 @@ import numpy as np
 import pandas as pd
 import pytest
 
+from jigsawmil.bags.formats import read_bag
 from jigsawmil.cli import models, studies
 from jigsawmil.cli.app import ORDER
-from jigsawmil.cohort.formats import read_bag
 from jigsawmil.errors import JigsawmilError
 from jigsawmil.study import executors
-from jigsawmil.study.estimator import SlideClassifier
 from jigsawmil.train.checkpoint import load_model
+from jigsawmil.train.estimator import SlideClassifier
 
 Table = Callable[[Path], pd.DataFrame]
 VERBS = ORDER

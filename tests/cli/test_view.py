@@ -11,7 +11,7 @@ import pandas as pd
 import pytest
 from PIL import Image
 
-from jigsawmil.report.viewer import server
+from jigsawmil.viewer import server
 
 
 class Loop:

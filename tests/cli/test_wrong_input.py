@@ -9,7 +9,7 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from jigsawmil.cohort.formats import find_bags
+from jigsawmil.bags.formats import find_bags
 
 Said = Callable[..., str]
 

@@ -8,11 +8,11 @@ from pathlib import Path
 import pandas as pd
 import pytest
 
+from jigsawmil.bags.formats import BagInfo
+from jigsawmil.bags.provenance import Encoding
 from jigsawmil.cohort.audit import KINDS, Audit, Problem, audit, describe_mismatch, peek_all
-from jigsawmil.cohort.formats import BagInfo
 from jigsawmil.cohort.labels import LabelTable
 from jigsawmil.errors import ConfigError, FeatureError, LabelError
-from jigsawmil.slides.made import Encoding
 
 
 def info(slide_id: str, n: int = 5, dim: int = 4, encoder: str | None = None) -> BagInfo:

@@ -10,8 +10,8 @@ import numpy as np
 import pytest
 import torch
 
+from jigsawmil.bags.bag import Bag
 from jigsawmil.cohort import cohort as module
-from jigsawmil.cohort.bag import Bag
 from jigsawmil.cohort.cohort import Cohort, check, order_classes
 from jigsawmil.cohort.labels import read_labels
 from jigsawmil.errors import FeatureError, LabelError

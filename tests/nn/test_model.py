@@ -5,9 +5,9 @@ import dataclasses
 import pytest
 import torch
 
-from jigsawmil.cohort.bag import Bag
-from jigsawmil.config import GraphConfig
+from jigsawmil.bags.bag import Bag
 from jigsawmil.errors import ConfigError, FeatureError
+from jigsawmil.graph import GraphConfig
 from jigsawmil.nn.batch import Batch
 from jigsawmil.nn.convs import CONVS
 from jigsawmil.nn.jigsaw import JIGSAWS

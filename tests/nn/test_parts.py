@@ -3,8 +3,8 @@
 import pytest
 import torch
 
-from jigsawmil.cohort.bag import Bag
-from jigsawmil.config import GraphConfig
+from jigsawmil.bags.bag import Bag
+from jigsawmil.graph import GraphConfig
 from jigsawmil.nn.batch import Batch, position_bins
 from jigsawmil.nn.convs import GAT, GCN, GIN, SAGE
 from jigsawmil.nn.encoder import elu

@@ -10,8 +10,8 @@ from rich.console import Console
 
 from jigsawmil.errors import StudyError
 from jigsawmil.report.control import control_lines, control_table, shuffle_control
+from jigsawmil.statistics.metrics import patient_level
 from jigsawmil.study.compare import delong_test, summarise
-from jigsawmil.study.metrics import patient_level
 
 GRADES = ["low", "middle", "high"]
 Make = Callable[..., pd.DataFrame]

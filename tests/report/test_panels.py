@@ -8,18 +8,12 @@ import pytest
 from matplotlib.colors import to_hex
 from matplotlib.figure import Figure
 
-from jigsawmil.report.plots import (
-    band_figure,
-    calibration_figure,
-    confusion_figure,
-    method_styles,
-    own_style,
-    trust_figure,
-)
+from jigsawmil.drawing import method_styles, own_style
+from jigsawmil.report.plots import band_figure, calibration_figure, confusion_figure, trust_figure
 from jigsawmil.report.plots.agreement import confusion
-from jigsawmil.report.pooled import pool
+from jigsawmil.statistics.metrics import calibration_points
 from jigsawmil.study.compare import summarise
-from jigsawmil.study.metrics import calibration_points
+from jigsawmil.study.pooled import pool
 
 CLASSES = ("mixed", "segregated")
 GRADES = ("low", "middle", "high")

@@ -14,25 +14,21 @@ from matplotlib.figure import Figure
 from matplotlib.image import imread
 from matplotlib.legend import Legend
 
+from jigsawmil.drawing import COLOURS, method_styles, own_style
 from jigsawmil.errors import StudyError
+from jigsawmil.maps.pictures import attention_figure, attention_maps, percentiles
 from jigsawmil.nn.model import METHODS
-from jigsawmil.report import plots
 from jigsawmil.report.plots import (
-    COLOURS,
-    attention_figure,
-    attention_maps,
     forest_figure,
     forest_plot,
-    method_styles,
-    percentiles,
     read_traces,
     roc_figure,
     roc_plot,
     trace_figure,
     trace_plot,
 )
+from jigsawmil.statistics.metrics import auc
 from jigsawmil.study.compare import summarise
-from jigsawmil.study.metrics import auc
 
 CLASSES = ["mixed", "segregated"]
 GRADES = ["low", "middle", "high"]
@@ -289,7 +285,7 @@ def test_every_text_is_legible(predictions: Make, graded: pd.DataFrame, run: Pat
     title = "TCGA-A1-A0SB-01Z-00-DX1.B34C267B-CAAF-4AC6-AD5C-276C26F997A1 graph-abmil+jigsaw"
     slides = [lattice(*shape) for shape in ((30, 6), (12, 12), (6, 30), (20, 16), (10, 14))]
     items = [(title, coords, np.arange(len(coords), dtype=float), 512.0) for coords in slides]
-    with plots.own_style():
+    with own_style():
         legible(roc_figure(predictions(), CLASSES))
         legible(roc_figure(graded, GRADES))
         legible(roc_figure(many, CLASSES))

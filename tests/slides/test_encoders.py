@@ -13,6 +13,7 @@ import torch
 from PIL import Image
 from torch import Tensor, nn
 
+from jigsawmil.bags.provenance import weights_mark
 from jigsawmil.errors import ConfigError
 from jigsawmil.slides.encoders import (
     ENCODERS,
@@ -26,7 +27,6 @@ from jigsawmil.slides.encoders import (
     load_encoder,
 )
 from jigsawmil.slides.encoders.preprocess import feature_of, preprocess, resize_float, resize_whole
-from jigsawmil.slides.made import weights_mark
 
 PIL_FILTERS = {"bilinear": Image.Resampling.BILINEAR, "bicubic": Image.Resampling.BICUBIC}
 Script = Callable[..., Path]

@@ -12,16 +12,17 @@ import pytest
 import torch
 from PIL import Image
 
-from jigsawmil.cohort.formats import peek_bag, read_bag
+from jigsawmil.bags.formats import peek_bag, read_bag
+from jigsawmil.bags.tile_spec import TileSpec
 from jigsawmil.errors import ConfigError, SlideError
 from jigsawmil.slides.encoders import Encoder
 from jigsawmil.slides.encoders.preprocess import preprocess
 from jigsawmil.slides.extract import ExtractSettings, extract_slide, features_folder, geometry, read_batches
 from jigsawmil.slides.extract_all import extract_here
-from jigsawmil.slides.painter import CELL, Plan, paint, write_slide
 from jigsawmil.slides.slide import open_slide
-from jigsawmil.slides.tiles import TileSpec, make_tiles
+from jigsawmil.slides.tiles import make_tiles
 from jigsawmil.slides.tissue import find_tissue
+from jigsawmil.synthetic.painter import CELL, Plan, paint, write_slide
 
 SETTINGS = ExtractSettings(workers=1, batch=4)
 

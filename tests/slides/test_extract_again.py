@@ -18,15 +18,15 @@ import pytest
 import torch
 from PIL import Image
 
-from jigsawmil.cohort.formats import read_bag
+from jigsawmil.bags.formats import read_bag
+from jigsawmil.bags.tile_spec import TileSpec
 from jigsawmil.errors import ConfigError
 from jigsawmil.files import replacing
 from jigsawmil.slides import extract, extract_all
 from jigsawmil.slides.encoders import Encoder, load_encoder
 from jigsawmil.slides.extract import Extracted, ExtractSettings, extract_slide, features_folder
 from jigsawmil.slides.extract_all import extract_here, write_account
-from jigsawmil.slides.painter import Plan, paint
-from jigsawmil.slides.tiles import TileSpec
+from jigsawmil.synthetic.painter import Plan, paint
 
 SETTINGS = ExtractSettings(workers=1, batch=4)
 WORKER = """

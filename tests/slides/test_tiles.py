@@ -5,11 +5,12 @@ import numpy as np
 import pytest
 from numpy.typing import NDArray
 
+from jigsawmil.bags.tile_spec import TileSpec
 from jigsawmil.errors import ConfigError, SlideError
-from jigsawmil.slides.painter import CELL, COARSE, Painting
 from jigsawmil.slides.slide import Bounds, open_slide
-from jigsawmil.slides.tiles import CONTOUR, TileSpec, coverage, level0_edge, make_tiles, preview
+from jigsawmil.slides.tiles import CONTOUR, coverage, level0_edge, make_tiles, preview
 from jigsawmil.slides.tissue import Tissue, find_tissue
+from jigsawmil.synthetic.painter import CELL, COARSE, Painting
 
 
 @pytest.mark.parametrize(

@@ -7,9 +7,9 @@ from numpy.typing import NDArray
 from PIL import Image, ImageDraw
 from scipy.ndimage import gaussian_filter
 
-from jigsawmil.slides.painter import Painting, Plan, paint
 from jigsawmil.slides.slide import open_slide
 from jigsawmil.slides.tissue import MPP, TissueSettings, find_tissue, tissue_mask
+from jigsawmil.synthetic.painter import Painting, Plan, paint
 
 Mask = NDArray[np.bool_]
 SIDE = 320  # pixels of 8 microns

@@ -219,8 +219,8 @@ def test_processes_share_the_memory(tmp_path: Path, phantom: Path, study_of: Stu
     study = study_of(phantom, memory_gb=3.0)
     assert {job.memory_gb for job in plan(study, tmp_path)[0]} == {3.0}
     assert {job.memory_gb for job in plan(study, tmp_path, processes=2)[0]} == {1.5}
-    with pytest.raises(ConfigError, match="processes: found 2, expected 1 with on_ray"):  # where it is a job's
-        run_study(study, tmp_path, processes=2, on_ray=1)
+    with pytest.raises(ConfigError, match="processes: found 2, expected 1 with an executor"):  # where it is a job's
+        run_study(study, tmp_path, processes=2, executor=lambda *_: None)
 
 
 def test_methods_without_a_graph_use_the_slides_of_those_with_one(

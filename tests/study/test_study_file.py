@@ -7,10 +7,10 @@ from typing import Any
 
 import pytest
 
-from jigsawmil.cohort.standins import write_standin
 from jigsawmil.errors import ConfigError
 from jigsawmil.study.published import Published
 from jigsawmil.study.study import make_settings, on_standins, read_study, run_study
+from jigsawmil.synthetic.standins import write_standin
 
 TOML = """
 folds = 4

@@ -11,9 +11,9 @@ import pytest
 
 from jigsawmil.cohort.splits import Fold
 from jigsawmil.errors import JigsawmilError, SplitError, StudyError
-from jigsawmil.study import run
 from jigsawmil.study.lock import alone_in
 from jigsawmil.study.study import Study, plan, run_study
+from jigsawmil.train import fold as run
 
 StudyOf = Callable[..., Study]
 Relabel = Callable[[Path, Callable[[pd.DataFrame], pd.DataFrame]], None]

@@ -7,11 +7,11 @@ import numpy as np
 import pytest
 import torch
 
-from jigsawmil.cohort.bag import Bag
+from jigsawmil.bags.bag import Bag
+from jigsawmil.bags.formats import write_bag
 from jigsawmil.cohort.cohort import Cohort
-from jigsawmil.cohort.formats import write_bag
-from jigsawmil.config import GraphConfig
 from jigsawmil.errors import ConfigError, FeatureError
+from jigsawmil.graph import GraphConfig
 from jigsawmil.nn.batch import Batch
 from jigsawmil.nn.model import METHODS, Model
 from jigsawmil.train.apply import apply_model

@@ -13,9 +13,9 @@ import pytest
 import torch
 from safetensors.torch import load_file, save_file
 
-from jigsawmil.cohort.bag import Bag
-from jigsawmil.config import GraphConfig
+from jigsawmil.bags.bag import Bag
 from jigsawmil.errors import StudyError
+from jigsawmil.graph import GraphConfig
 from jigsawmil.nn.batch import Batch
 from jigsawmil.nn.model import Model
 from jigsawmil.train import checkpoint

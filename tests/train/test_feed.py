@@ -10,11 +10,11 @@ import numpy as np
 import pytest
 import torch
 
-from jigsawmil.cohort.bag import Bag
+from jigsawmil.bags.bag import Bag
+from jigsawmil.bags.formats import write_bag
 from jigsawmil.cohort.cohort import Cohort, Slide
-from jigsawmil.cohort.formats import write_bag
-from jigsawmil.config import GraphConfig
 from jigsawmil.errors import FeatureError
+from jigsawmil.graph import GraphConfig
 from jigsawmil.nn.batch import Batch
 from jigsawmil.train.feed import Feed, shuffle_places
 

@@ -5,8 +5,9 @@ from typing import Any
 
 import pytest
 
-from jigsawmil.config import GraphConfig, from_mapping
+from jigsawmil.config import from_mapping
 from jigsawmil.errors import ConfigError
+from jigsawmil.graph import GraphConfig
 from jigsawmil.nn.model import METHODS, ModelConfig
 from jigsawmil.train.fit import TrainConfig
 from jigsawmil.train.lambdas import LambdaConfig

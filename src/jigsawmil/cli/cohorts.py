@@ -5,8 +5,8 @@ from typing import Annotated
 import typer
 
 from ..cohort.cohort import check
-from ..cohort.phantom import phantom_slides, write_phantom
-from ..cohort.phantom_spec import phantom_spec
+from ..synthetic.phantom import phantom_slides, write_phantom
+from ..synthetic.phantom_spec import phantom_spec
 from .app import app
 from .options import Out, Quiet, TableOptions, grouped
 from .show import console, tracked

@@ -12,15 +12,15 @@ from rich.markup import escape
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn
 from rich.table import Table
 
-from ..cluster import ray_cluster
+from ..bags.tile_spec import TileSpec
+from ..cluster.extraction import extract_on_ray
+from ..cluster.ray import ray_cluster
 from ..config import choose
 from ..errors import StudyError
 from ..slides.encoders import ENCODERS, SPECS, EncoderSpec, encoder_spec
 from ..slides.encoders.files import is_file
 from ..slides.extract import PRECISIONS, Extracted, ExtractSettings, check_masks, features_folder
 from ..slides.extract_all import extract_here, write_account
-from ..slides.on_ray import extract_on_ray
-from ..slides.tiles import TileSpec
 from ..train.checkpoint import ModelCard
 from ..train.fit import pick_device
 from .app import app

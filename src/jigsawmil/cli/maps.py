@@ -13,17 +13,17 @@ import typer
 from ..cohort.labels import slide_name
 from ..config import choose
 from ..errors import ConfigError, FeatureError, SlideError, StudyError
-from ..report.contact_sheet import write_contact_sheet
-from ..report.geojson import write_geojson
-from ..report.heatmap import write_heatmap
-from ..report.maps_files import write_h5ad, write_maps_csv
-from ..report.patches import Squares, check_slide, level0_squares
-from ..report.run_maps import Case, case_bags, case_maps, case_model, cases, run_maps
+from ..maps.contact_sheet import write_contact_sheet
+from ..maps.explain import PatchMaps, explain, explain_each
+from ..maps.faithfulness import Curves, curves_of, faithfulness
+from ..maps.geometry import Squares, check_slide, level0_squares
+from ..maps.heatmap import write_heatmap
+from ..maps.qupath import write_geojson
+from ..maps.tables import write_h5ad, write_maps_csv
 from ..slides.slide import SLIDES, open_slide
-from ..study.runs import Run, is_run, open_run
+from ..study.cases import Case, case_bags, case_maps, case_model, cases, run_maps
+from ..study.run_folder import Run, is_run, open_run
 from ..train.checkpoint import CARD, load_model, write_json
-from ..train.explain import PatchMaps, explain, explain_each
-from ..train.faithfulness import Curves, curves_of, faithfulness
 from ..train.fit import pick_device
 from .app import app
 from .models import feature_files

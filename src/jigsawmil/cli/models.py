@@ -11,23 +11,23 @@ import pandas as pd
 import typer
 from rich.markup import escape
 
-from ..cohort.formats import find_bags
+from ..bags.formats import find_bags
+from ..cluster.parallel import fit_together
 from ..cohort.labels import slide_name
 from ..cohort.splits import Fold
 from ..config import choose
 from ..errors import ConfigError, FeatureError, StudyError
+from ..maps.explain import explain_each
+from ..maps.heatmap import write_heatmap
 from ..nn.model import METHODS, Model
-from ..report.heatmap import write_heatmap
-from ..report.live import FitProgress
 from ..slides.extract import check_masks
 from ..slides.slide import PICTURES, SLIDES, open_slide
-from ..study.parallel import fit_together
-from ..study.run import check_patients, fingerprint, fit_split, make_card, named_probabilities
+from ..study.job import check_patients, fingerprint
 from ..train.apply import apply_model
 from ..train.checkpoint import CARD, ModelCard, load_model, save_model
-from ..train.explain import explain_each
 from ..train.feed import Feed
 from ..train.fit import pick_device
+from ..train.fold import fit_split, make_card, named_probabilities
 from ..train.settings import Settings
 from .app import app
 from .extract import EXTRACT, TrustCode, Weights, Workers, extract_for, model_needs
@@ -47,6 +47,7 @@ from .options import (
     Unit,
     grouped,
 )
+from .progress import FitProgress
 from .show import check_target, console, show_cohort, slide_files, tracked, write_csv, writing_to
 
 FEATURES = {".h5", ".hdf5", ".pt", ".npy", ".zarr"}

@@ -11,13 +11,13 @@ from typing import Annotated, Any, get_args, get_type_hints
 
 import typer
 
+from ..bags.tile_spec import DEFAULT_TILES, TileSpec
 from ..config import choose
 from ..errors import ConfigError
 from ..slides.encoders import EncoderSpec
 from ..slides.extract import ExtractSettings
-from ..slides.tiles import USUAL, TileSpec
 from ..study.executors import open_gpus
-from ..study.run import CohortSpec
+from ..study.job import CohortSpec
 from ..study.study import cohort_spec, make_settings
 from ..train.fit import pick_device, read_device
 from ..train.settings import Settings
@@ -104,14 +104,14 @@ class TileOptions:
     mpp: Annotated[
         float | None, typer.Option(help="Microns a pixel of a tile. Default: what the encoder asks for, mostly 0.5.")
     ] = None
-    overlap: Annotated[int, typer.Option(help="Pixels shared with the next tile.")] = USUAL.overlap
-    share: Annotated[float, typer.Option(help="Share of a tile that must be tissue.")] = USUAL.share
+    overlap: Annotated[int, typer.Option(help="Pixels shared with the next tile.")] = DEFAULT_TILES.overlap
+    share: Annotated[float, typer.Option(help="Share of a tile that must be tissue.")] = DEFAULT_TILES.share
     slide_mpp: SlideMpp = None
     masks: Masks = None
     no_bounds_shift: NoBoundsShift = False
 
     def settings(self, encoder: EncoderSpec | None = None, **others: Any) -> ExtractSettings:
-        asked = encoder or USUAL
+        asked = encoder or DEFAULT_TILES
         tiles = TileSpec(
             patch=asked.patch if self.patch is None else self.patch,
             mpp=asked.mpp if self.mpp is None else self.mpp,

@@ -18,7 +18,7 @@ def report(
 
     Example: `jigsawmil report run --out report.html`
     """
-    from ..report.html import write_report
+    from ..report.page import write_report
 
     written = write_report(run, out or run / "report.html")
     console().print(f"The report is {written}", soft_wrap=True, highlight=False)

@@ -4,6 +4,7 @@ import os
 import re
 from collections.abc import Iterable, Iterator
 from contextlib import ExitStack, contextmanager
+from functools import partial
 from pathlib import Path
 from typing import TypeVar
 
@@ -14,21 +15,22 @@ from rich.markup import escape
 from rich.progress import track
 from rich.text import Text
 
-from ..cluster import ray_cluster
+from ..cluster.ray import ray_cluster
+from ..cluster.storage import Mirror, is_url
+from ..cluster.studies import run_on_ray
 from ..cohort.cohort import Cohort
 from ..errors import ConfigError, StudyError
 from ..files import replacing
 from ..report.control import control_lines, control_table, shuffle_control
-from ..report.live import StudyProgress
 from ..report.paper_tables import PHANTOM, PaperForm, paper_markdown, paper_tables
 from ..report.pictures import write_pictures
 from ..report.tables import comparison_table, summary_table
 from ..slides.slide import find_slides
 from ..study.gather import Result, by_reason, write_csv
 from ..study.published import Published
-from ..study.storage import Mirror, is_url
 from ..study.study import Study, run_study
 from .options import WhereOptions
+from .progress import StudyProgress
 
 T = TypeVar("T")
 COPIES = Path(".jigsawmil")  # local copies of runs that are kept at a URL
@@ -69,8 +71,7 @@ def show_study(study: Study, target: str | Path, where: WhereOptions, quiet: boo
             processes=where.processes(devices),
             listen=listen,
             on_plan=progress.plan,
-            on_ray=where.cpus if ray else None,
-            on_cluster=progress.cluster,
+            executor=partial(run_on_ray, cpus=where.cpus, on_cluster=progress.cluster) if ray else None,
         )
     for table in (summary_table(result.summary, screen.width), comparison_table(result.comparisons, screen.width)):
         screen.print(table, "")

@@ -9,18 +9,18 @@ import typer
 from rich.console import Console
 from rich.markup import escape
 
-from ..cohort.phantom import phantom_slides
-from ..cohort.phantom_slide import PATCH_LEVEL0
-from ..cohort.phantom_spec import TYPES, PhantomSpec, phantom_spec
 from ..config import choose
 from ..errors import ConfigError, SlideError
 from ..slides.encoders import encoder_spec
 from ..slides.extract import ExtractSettings, check_masks, origin_of, tissue_of
 from ..slides.geojson_mask import write_geojson
-from ..slides.painted import PlannedSlide, write_painted
-from ..slides.painter import Plan
 from ..slides.slide import open_slide, write_picture
 from ..slides.tiles import make_tiles, preview
+from ..synthetic.painted import PlannedSlide, write_painted
+from ..synthetic.painter import Plan
+from ..synthetic.phantom import phantom_slides
+from ..synthetic.phantom_slide import PATCH_LEVEL0
+from ..synthetic.phantom_spec import TYPES, PhantomSpec, phantom_spec
 from .app import app
 from .options import Out, Quiet, SlidesArgument, TileOptions, grouped
 from .show import console, slide_files, tracked, writing_to

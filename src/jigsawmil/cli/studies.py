@@ -6,14 +6,14 @@ from typing import Annotated
 
 import typer
 
-from ..cohort.phantom import phantom_slides, write_phantom
-from ..cohort.phantom_spec import phantom_spec
-from ..cohort.standins import write_standin
 from ..config import choose
 from ..errors import ConfigError
 from ..nn.model import METHODS
-from ..report.html import write_report
+from ..report.page import write_report
 from ..study.study import Study, cohort_spec, make_settings, on_standins, read_study
+from ..synthetic.phantom import phantom_slides, write_phantom
+from ..synthetic.phantom_spec import phantom_spec
+from ..synthetic.standins import write_standin
 from .app import app
 from .options import (
     Jobs,

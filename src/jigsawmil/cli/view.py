@@ -6,7 +6,7 @@ from typing import Annotated
 
 import typer
 
-from ..study.runs import open_run
+from ..study.run_folder import open_run
 from .app import app
 from .show import console
 
@@ -27,9 +27,9 @@ def view(
 
     Example: `jigsawmil view run --slides slides`
     """
-    from ..report.viewer.data import Library  # Bokeh takes a second to import, and only this verb needs it
-    from ..report.viewer.server import LOOPBACK, make_server
-    from ..report.viewer.session import Session
+    from ..viewer.data import Library  # Bokeh takes a second to import, and only this verb needs it
+    from ..viewer.server import LOOPBACK, make_server
+    from ..viewer.session import Session
 
     screen = console()
     logging.getLogger("bokeh").setLevel(logging.ERROR)

@@ -9,10 +9,10 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Literal, NamedTuple
 
+from ..bags.bag import Unit
+from ..bags.formats import BagInfo, peek_bag
 from ..errors import FeatureError, LabelError
 from ..slides.encoders.spec import our_name
-from .bag import Unit
-from .formats import BagInfo, peek_bag
 from .labels import LabelTable, listed, sort_classes
 
 Severity = Literal["error", "note"]

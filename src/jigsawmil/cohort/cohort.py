@@ -11,14 +11,14 @@ import numpy as np
 import pandas as pd
 from numpy.typing import NDArray
 
+from ..bags.bag import Bag, Unit
+from ..bags.formats import BagInfo, find_bags, read_bag
+from ..bags.provenance import Encoding
+from ..bags.store import Store, read_ahead
+from ..bags.tile_spec import TileSpec
 from ..errors import FeatureError, LabelError
-from ..slides.made import Encoding
-from ..slides.tiles import TileSpec
 from .audit import Audit, Entry, LeftOut, audit, peek_all
-from .bag import Bag, Unit
-from .formats import BagInfo, find_bags, read_bag
 from .labels import LabelTable, patients_of, plain_labels, read_labels, slide_name, sort_classes, tcga_site
-from .store import Store, read_ahead
 from .tables import MISSING
 
 Task = Literal["binary", "multiclass", "ordinal"]

@@ -8,10 +8,9 @@ from itertools import accumulate, pairwise
 import torch
 from torch import Tensor
 
-from ..cohort.bag import Bag
-from ..config import GraphConfig
+from ..bags.bag import Bag
 from ..errors import FeatureError
-from ..graph import SpatialGraph, build_graph, spatial_order
+from ..graph import GraphConfig, SpatialGraph, build_graph, spatial_order
 
 PAPER = GraphConfig()
 Spans = tuple[tuple[int, int], ...]

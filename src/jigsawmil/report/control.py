@@ -8,15 +8,15 @@ from rich.table import Table
 from scipy.stats import norm
 
 from ..errors import StudyError
+from ..statistics.metrics import named
 from ..study.compare import compare_methods, holm
-from ..study.metrics import named
+from ..study.pooled import one_cohort
 from .tables import (
     ALPHA,
     Column,
     case_of,
     counted,
     number,
-    one_cohort,
     p_column,
     p_text,
     rows_of,

@@ -7,11 +7,12 @@ from typing import NamedTuple
 import numpy as np
 from safetensors import SafetensorError, safe_open
 
-from ..study.metrics import Floats
-from ..study.runs import Run
-from .markup import Html, join, picture, tag
-from .plots import image, small_map
-from .pooled import Pooled
+from ..drawing import image
+from ..maps.pictures import small_map
+from ..statistics.metrics import Floats
+from ..study.pooled import Pooled
+from ..study.run_folder import Run
+from .html import Html, join, picture, tag
 
 SHOWN = 4  # slides of each kind
 ATTENTION = "attention.safetensors"

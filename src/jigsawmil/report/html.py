@@ -1,134 +1,79 @@
-"""The report: one HTML file made from a run folder alone, that opens offline and prints well."""
+"""HTML by construction: text is escaped unless it is HTML already, so that a slide may be called <b>."""
 
-from collections.abc import Sequence
-from html import unescape
-from pathlib import Path
-from re import sub
+from base64 import b64encode
+from collections.abc import Container, Iterable, Mapping, Sequence
+from html import escape
 
-from ..errors import StudyError
-from ..files import replacing
-from ..study.runs import Run, open_run
-from .answer import overall
-from .markup import Html, join, listed, tag
-from .page_style import CSS
-from .plots import method_styles, own_style
-from .provenance import (
-    methods_section,
-    missing_section,
-    phantom_section,
-    rerun_section,
-    settings_section,
-    software_section,
-)
-from .sections import CohortPart, Section, cohort_sections
+from matplotlib.figure import Figure
+from rich.table import Table
+from rich.text import Text
 
-TABLES = {
-    "summary": ("method", "folds", "auc_mean", "auc_std", "auc_oof", "slides", "patients"),
-    "comparisons": ("method_a", "method_b", "difference", "delong_p_holm", "t_p_holm"),
-    "predictions": ("method", "seed", "fold", "slide_id", "patient_id", "label"),
-    "slides": ("slide_id", "patient_id", "label", "site", "patches"),
-    "left_out": ("name", "reason"),
-}
+from ..drawing import image
+
+EMPTY = ("img", "meta")  # elements without an end
 
 
-def write_report(run: str | Path, out: str | Path) -> Path:
-    """Read a run folder, write its report, and give back the file."""
-    out = Path(out)
-    if out.is_dir():
-        raise StudyError(f"{out}: found a folder, expected a file to write. Give {out / 'report.html'}.")
-    page = report_page(_opened(Path(run)))
-    try:
-        out.parent.mkdir(parents=True, exist_ok=True)
-        with replacing(out) as temporary:
-            temporary.write_text(page, encoding="utf-8")
-    except OSError as error:
-        raise StudyError(f"{out}: cannot be written ({error.strerror}). Choose another place (--out).") from error
-    return out
+class Html(str):
+    """Text that is HTML already."""
 
 
-def _opened(path: Path) -> Run:
-    """The run, or an error that names the table that is damaged or not there."""
-    again = "Run the study again: finished jobs are kept, and the tables are made anew."
-    run = open_run(path)
-    for name, columns in TABLES.items():
-        table, file = getattr(run, name), path / f"{name}.csv"
-        if not file.is_file():
-            raise StudyError(f"{file}: not there; expected the tables of a run in its folder. {again}")
-        if missing := [column for column in columns if len(table) and column not in table]:
-            raise StudyError(f"{file}: no column {', '.join(missing)}. {again}")
-    return run
+def tag(name: str, /, *children: str, **attributes: str) -> Html:
+    """`tag("p", "a < b", class_="note")`: children that are not Html are escaped."""
+    given = "".join(f' {key.rstrip("_").replace("_", "-")}="{escape(value)}"' for key, value in attributes.items())
+    inner = join(children)
+    return Html(f"<{name}{given}>" if name in EMPTY else f"<{name}{given}>{inner}</{name}>")
 
 
-def report_page(run: Run) -> Html:
-    """The whole page. The same run gives the same bytes."""
-    if not run.jobs:
-        raise StudyError(f"{run.folder}: no job is finished, so there is nothing to report. Run the study again.")
-    styles = method_styles(run.variants)
-    parts = [CohortPart(run, name, styles) for name in run.cohorts]
-    with own_style():
-        cohorts = [(part, list(cohort_sections(part))) for part in parts]
-    headline, further = _answer(parts)
-    several = len(parts) > 1
-    body = [
-        tag("p", f"jigsawmil report · {run.folder.resolve().name} · {' · '.join(run.cohorts)}", class_="eyebrow"),
-        tag("h1", headline),
-        *further,
-        phantom_section(run),
-        missing_section(run),
-        _contents(cohorts, several),
-        *_block("Methods", methods_section(run)),
-    ]
-    for part, sections in cohorts:
-        blocks = [html for title, content in sections for html in _block(title, content, part.name if several else "")]
-        heading = [tag("h2", part.name)] if several else []
-        body.append(tag("section", *heading, *blocks, class_="cohort" if several else "only"))
-    body += _block("Settings", settings_section(run))
-    body += _block("Software, machine and time", software_section(run))
-    body += _block("How to run it again", rerun_section(run))
-    figures = "Every figure and test is defined, with its reference and when to trust it, in docs/statistics.md."
-    body.append(tag("p", f"{figures} Research software: not a medical device.", class_="note"))
-    return _page(headline, join(body, "\n"))
+def join(children: Iterable[str], between: str = "") -> Html:
+    return Html(between.join(child if isinstance(child, Html) else escape(child) for child in children))
 
 
-def _answer(parts: Sequence[CohortPart]) -> tuple[str, list[Html]]:
-    """The headline, and what must be read with it."""
-    judged = [part for part in parts if len(part.summary)]
-    if not judged:
-        return "No method has all its folds, so there is no answer yet.", []
-    if len(judged) == 1:
-        one = judged[0].answer
-        return one.headline, [tag("p", " ".join(one.further))] if one.further else []
-    answers = {part.name: part.answer for part in judged}
-    baselines = {part.baseline for part in judged}
-    items = [join([tag("b", name), f": {one.headline} {' '.join(one.further)}"]) for name, one in answers.items()]
-    return overall(answers, baselines.pop() if len(baselines) == 1 else ""), [listed(items)]
+def paragraphs(lines: Iterable[str], class_: str = "") -> Html:
+    attributes = {"class_": class_} if class_ else {}
+    return join((tag("p", line, **attributes) for line in lines), "\n")
 
 
-def _contents(cohorts: Sequence[tuple[CohortPart, list[Section]]], several: bool) -> Html:
-    titles = [("Methods", "")]
-    for part, sections in cohorts:
-        named = [(title, part.name if several else "") for title, _ in sections]
-        titles += named[:1] if several else named
-    titles += [(title, "") for title in ("Settings", "Software, machine and time", "How to run it again")]
-    links = [tag("a", cohort or title, href=f"#{_anchor(title, cohort)}") for title, cohort in titles]
-    return tag("nav", join(links, " "))
+def listed(items: Iterable[str]) -> Html:
+    return tag("ul", *(tag("li", item) for item in items))
 
 
-def _block(title: str, content: Html, cohort: str = "") -> list[Html]:
-    level = "h3" if cohort else "h2"
-    return [tag(level, title, id=_anchor(title, cohort)), content]
+def table(header: Sequence[str], rows: Iterable[Sequence[str]], names: int = 1, class_: str = "") -> Html:
+    """names: how many of the first columns are text; the others are figures and stand right-aligned."""
+    head = tag("thead", tag("tr", *(tag("th", cell, **_kind(i, names)) for i, cell in enumerate(header))))
+    head = head if any(header) else Html()
+    body = [tag("tr", *(tag("td", cell, **_kind(i, names)) for i, cell in enumerate(row))) for row in rows]
+    whole = tag("table", head, tag("tbody", *body), **({"class_": class_} if class_ else {}))
+    return tag("div", whole, class_="wide")  # on a small screen it scrolls by itself
 
 
-def _anchor(title: str, cohort: str) -> str:
-    return sub(r"\W+", "-", f"{cohort} {title}".strip().lower()).strip("-")
+def terminal_table(shown: Table, marks: Mapping[str, Html], without: Container[str] = ()) -> Html:
+    """A table made for the terminal with its notes. marks: put before a name, such as a method's colour.
+
+    without: headers of columns that are left out.
+    """
+    headers = [str(column.header).replace("\n", " ") for column in shown.columns]
+    kept = [(name, c) for name, c in zip(headers, shown.columns, strict=True) if name not in without]
+    names = sum(column.justify != "right" for _, column in kept)
+    rows = [[_cell(cell, marks) for cell in row] for row in zip(*(c.cells for _, c in kept), strict=True)]
+    notes = tag("p", str(shown.caption), class_="note") if shown.caption else Html()
+    header = [name for name, _ in kept]
+    return join([table(header, rows, names), notes], "\n")
 
 
-def _page(title: str, body: Html) -> Html:
-    head = tag(
-        "head",
-        tag("meta", charset="utf-8"),
-        tag("meta", name="viewport", content="width=device-width, initial-scale=1"),
-        tag("title", unescape(title)),
-        tag("style", Html(CSS)),
-    )
-    return Html(f"<!doctype html>\n{tag('html', head, tag('body', body), lang='en')}\n")
+def picture(drawn: Figure | bytes, alt: str, caption: str = "") -> Html:
+    """A figure as a picture inside the page: SVG, so that it prints sharply; bytes are a PNG."""
+    kind, data = ("png", drawn) if isinstance(drawn, bytes) else ("svg+xml", image(drawn, "svg"))
+    source = f"data:image/{kind};base64,{b64encode(data).decode()}"
+    below = [tag("figcaption", caption)] if caption else []
+    return tag("figure", tag("img", src=source, alt=alt), *below)
+
+
+def _cell(cell: object, marks: Mapping[str, Html]) -> str:
+    text = cell.plain if isinstance(cell, Text) else str(cell)
+    if isinstance(cell, Text) and "bold" in str(cell.style):
+        return tag("b", text)
+    return join([marks.get(text, Html()), text])
+
+
+def _kind(column: int, names: int) -> dict[str, str]:
+    return {"class_": "name"} if column < names else {}

@@ -6,7 +6,8 @@ from pathlib import Path
 import pandas as pd
 from safetensors.numpy import load_file
 
-from .plots import Map, attention_maps, forest_plot, roc_plot, trace_plot
+from ..maps.pictures import Map, attention_maps
+from .plots import forest_plot, roc_plot, trace_plot
 
 
 def write_pictures(

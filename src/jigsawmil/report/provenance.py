@@ -6,10 +6,10 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from ..study.runs import Run
-from .markup import Html, join, listed, paragraphs, table, tag
+from ..study.run_folder import Run
+from .describe import different, known_settings, method_words, study_toml, training_words
+from .html import Html, join, listed, paragraphs, table, tag
 from .tables import counted
-from .words import different, known_settings, method_words, study_toml, training_words
 
 PHANTOM = "phantom"  # what features of artificial slides name as their encoder
 VERSIONS = ("jigsawmil", "commit", "python", "torch", "numpy", "machine", "threads")

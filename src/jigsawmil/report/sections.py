@@ -9,16 +9,17 @@ from typing import cast
 import numpy as np
 import pandas as pd
 
+from ..drawing import Styles
 from ..errors import StudyError
-from ..study.metrics import Task
-from ..study.runs import Run
-from .answer import Answer, answer, behind
-from .bands import RESAMPLES, Kind
+from ..statistics.bands import RESAMPLES, Kind
+from ..statistics.metrics import Task
+from ..study.pooled import Pooled, fold_areas, pool
+from ..study.run_folder import Run
 from .control import control_lines, control_table, shuffle_control
 from .examples import SHOWN, example_cards, has_attention
-from .markup import Html, join, listed, paragraphs, picture, table, tag, terminal_table
+from .headline import Answer, answer, behind
+from .html import Html, join, listed, paragraphs, picture, table, tag, terminal_table
 from .plots import (
-    Styles,
     band_figure,
     calibration_figure,
     confusion_figure,
@@ -27,7 +28,6 @@ from .plots import (
     trace_figure,
     trust_figure,
 )
-from .pooled import Pooled, fold_areas, pool
 from .tables import FIGURES, comparison_table, counted, number, summary_table
 
 EVERYTHING = 1000  # columns of a terminal that has room for every figure

@@ -106,13 +106,6 @@ def cohorts(frame: pd.DataFrame) -> Iterator[tuple[str, pd.DataFrame]]:
         yield str(name), rows
 
 
-def one_cohort(frame: pd.DataFrame) -> None:
-    """Refuse predictions of several cohorts where they would be pooled."""
-    if "cohort" in frame and frame["cohort"].nunique() > 1:
-        names = ", ".join(map(str, frame["cohort"].unique()))
-        raise StudyError(f"Predictions of the cohorts {names} in one table; expected one cohort. Take its rows alone.")
-
-
 def cohort_line(name: str, rows: pd.DataFrame) -> str:
     """What one cohort's figures are of: positive class, slides, patients, folds."""
     positive = rows["positive"].iloc[0] if "positive" in rows else None

@@ -25,14 +25,15 @@ import h5py
 import numpy as np
 import torch
 
+from ..bags.provenance import MADE_FROM, Made, difference, read_made, slide_mark, whole_mark
+from ..bags.tile_spec import DEFAULT_TILES, OBJECTIVE, TileSpec
 from ..config import choose, require
 from ..errors import ConfigError, JigsawmilError, SlideError
 from ..files import held, replacing, sweep
 from .encoders import Encoder, encode
 from .geojson_mask import marked, read_geojson, write_geojson
-from .made import MADE_FROM, Made, difference, read_made, slide_mark, whole_mark
 from .slide import Slide, open_slide, write_picture
-from .tiles import OBJECTIVE, USUAL, Tiles, TileSpec, make_tiles, preview
+from .tiles import Tiles, make_tiles, preview
 from .tissue import Tissue, find_tissue, thumbnail_scale
 
 NO_TISSUE = ".no-tissue"  # in place of .h5: a slide that was looked at and has none
@@ -47,7 +48,7 @@ class ExtractSettings:
     area. workers: threads that read. batch: tiles encoded at a time; None: 8 on a CPU, whose caches are small, else
     64. renew: features of another slide of the same name, or of other settings, are made anew, not refused."""
 
-    tiles: TileSpec = USUAL
+    tiles: TileSpec = DEFAULT_TILES
     slide_mpp: float | None = None
     masks: Path | None = None
     shift: bool = True
@@ -325,9 +326,7 @@ def _write(file: h5py.File, key: str, array: np.ndarray, attrs: dict[str, Any]) 
         dataset.attrs[name] = value
 
 
-def _save_looks(
-    slide: Slide, tissue: Tissue, tiles: Tiles, out: Path, settings: ExtractSettings, mark: str
-) -> None:
+def _save_looks(slide: Slide, tissue: Tissue, tiles: Tiles, out: Path, settings: ExtractSettings, mark: str) -> None:
     for name in ("contours", "contours_geojson", f"{settings.tiles.folder}/visualization"):
         (out / name).mkdir(parents=True, exist_ok=True)
     stem = slide.path.stem

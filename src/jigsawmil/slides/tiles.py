@@ -5,41 +5,14 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from ..config import require
+from ..bags.tile_spec import DEFAULT_TILES, TileSpec
 from ..errors import SlideError
 from .slide import Picture, Slide
 from .tissue import Tissue
 
 SNAP = 0.03  # a resolution this close to a whole fraction of the slide's own is taken as that: no pixel is blurred
 ENLARGED = 1.25  # the most that a slide's pixels are enlarged
-OBJECTIVE = 10.0  # microns a pixel times magnification: 20x is 0.5
 CONTOUR, TILE = (0, 130, 60), (20, 60, 200)
-
-
-@dataclass(frozen=True, kw_only=True)
-class TileSpec:
-    """How slides are cut. patch, overlap: pixels at `mpp` microns, as an encoder gets them; the overlap is shared with
-    the next tile. share: of a tile that must be tissue; drawn: tissue outlined by hand, not found."""
-
-    patch: int = 256
-    mpp: float = 0.5
-    overlap: int = 0
-    share: float = 0.25
-    drawn: bool = False
-
-    def __post_init__(self) -> None:
-        require("patch", self.patch, self.patch >= 1, "pixels, 1 or more")
-        require("mpp", self.mpp, self.mpp > 0, "microns a pixel of a tile, above 0")
-        require("overlap", self.overlap, 0 <= self.overlap < self.patch, f"pixels, 0 to below the patch's {self.patch}")
-        require("tissue share", self.share, 0 < self.share <= 1, "a share above 0, up to 1")
-
-    @property
-    def folder(self) -> str:
-        """As TRIDENT calls it."""
-        return f"{OBJECTIVE / self.mpp:g}x_{self.patch}px_{self.overlap}px_overlap"
-
-
-USUAL = TileSpec()
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -61,7 +34,7 @@ class Tiles:
         return slide.read(x, y, self.patch_size_level0, self.spec.patch)
 
 
-def make_tiles(slide: Slide, tissue: Tissue, spec: TileSpec = USUAL) -> Tiles:
+def make_tiles(slide: Slide, tissue: Tissue, spec: TileSpec = DEFAULT_TILES) -> Tiles:
     """The tiles of which enough is tissue, on a lattice anchored at the corner of the scanned area.
 
     The level-0 edge is a whole number of pixels, so the lattice is exact.

@@ -18,7 +18,7 @@ from scipy.stats import norm
 from scipy.stats import t as student
 
 from ..errors import StudyError
-from .metrics import (
+from ..statistics.metrics import (
     NO_VARIANCE,
     Floats,
     Task,

@@ -18,7 +18,7 @@ import torch
 
 from ..errors import JigsawmilError
 from ..train.fit import Epoch
-from .run import Job, forget, run_job
+from .job import Job, forget, run_job
 
 
 @dataclass(frozen=True)

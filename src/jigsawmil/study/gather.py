@@ -12,7 +12,7 @@ from ..errors import StudyError
 from ..files import replacing
 from ..train.checkpoint import origin, write_json
 from .compare import compare_methods, summarise
-from .run import Job
+from .job import Job
 
 
 @dataclass(frozen=True)

@@ -11,16 +11,16 @@ from typing import Any
 from ..cohort.cohort import Cohort
 from ..cohort.split_files import read_splits, write_folds
 from ..cohort.splits import Fold, check_folds, make_folds
-from ..cohort.standins import StandIn, read_standin
-from ..config import GraphConfig, choose, require
+from ..config import choose, require
 from ..errors import ConfigError, JigsawmilError, StudyError
+from ..graph import GraphConfig
+from ..synthetic.standins import StandIn, read_standin
 from ..train.settings import Settings, check_type, check_types
 from .executors import Event, Listener, run_local
 from .gather import Result, by_reason, gather, whole
+from .job import CohortSpec, Job, check_patients, fingerprint
 from .lock import alone_in
-from .on_ray import run_on_ray
 from .published import Published, read_published
-from .run import CohortSpec, Job, check_patients, fingerprint
 
 STUDY_KEYS = ("folds", "seeds", "by_site", "shuffle_control", "attention", "memory_gb")
 COHORT_KEYS = {
@@ -31,6 +31,7 @@ COHORT_KEYS = {
 }
 PATHS = ("labels", "features", "slide_table", "splits")
 DEFAULTS = asdict(Settings())
+Executor = Callable[[Sequence[Job], Mapping[str, Cohort], Path, Listener], None]
 Folds = Mapping[tuple[str, int], list[Fold]]  # of a cohort and a seed
 
 
@@ -179,13 +180,12 @@ def run_study(
     processes: int = 1,
     listen: Listener = lambda event: None,
     on_plan: Callable[[list[Job], int], None] = lambda jobs, done: None,
-    on_ray: int | None = None,
-    on_cluster: Callable[[str], None] = lambda words: None,
+    executor: Executor | None = None,
 ) -> Result:
-    """Do what is missing in the folder `out`, then gather its tables. on_ray: by the cluster that was joined, with
-    so many CPUs a job; on_cluster is told what it has. processes: of this machine, which share memory_gb; on Ray each
-    job has all of it."""
-    require("processes", processes, processes == 1 or not on_ray, "1 with on_ray, which starts what its nodes can take")
+    """Do what is missing in the folder `out`, then gather its tables. processes: of this machine, which share
+    memory_gb. executor: runs the jobs elsewhere, such as `cluster.studies.run_on_ray`; each then has all of memory_gb.
+    """
+    require("processes", processes, processes == 1 or executor is None, "1 with an executor, which starts its own")
     out = Path(out)
     cohorts, folds = _prepare(study)
     _make_folder(out)  # nothing is written before everything is known to be possible
@@ -201,8 +201,8 @@ def run_study(
                 failed[event.job.name] = event.error
             listen(event)
 
-        if on_ray:
-            run_on_ray(missing, cohorts, out, note, cpus=on_ray, on_cluster=on_cluster)
+        if executor is not None:
+            executor(missing, cohorts, out, note)
         else:
             run_local(missing, processes, note)
         if failed and not any(whole([job for job in jobs if not job.shuffled], name) for name in cohorts):

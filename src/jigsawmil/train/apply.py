@@ -8,10 +8,10 @@ from typing import Any, NamedTuple
 import numpy as np
 import torch
 
-from ..cohort.bag import Bag
-from ..cohort.formats import BagInfo, peek_bag, read_bag
+from ..bags.bag import Bag
+from ..bags.formats import BagInfo, peek_bag, read_bag
+from ..bags.store import read_ahead
 from ..cohort.labels import patients_of, slide_name
-from ..cohort.store import read_ahead
 from ..errors import FeatureError
 from ..nn.batch import Batch
 from ..nn.model import METHODS, Model

@@ -14,12 +14,13 @@ import torch
 from safetensors import SafetensorError, safe_open
 from safetensors.torch import load_file, save_file
 
-from ..config import GraphConfig, from_mapping
+from ..bags.provenance import Encoding
+from ..bags.tile_spec import TileSpec
+from ..config import from_mapping
 from ..errors import ConfigError, StudyError
 from ..files import replacing
+from ..graph import GraphConfig
 from ..nn.model import Model, ModelConfig
-from ..slides.made import Encoding
-from ..slides.tiles import TileSpec
 
 WEIGHTS, CARD = "model.safetensors", "model.json"
 # what comes of reading a file that is damaged or somebody else's

@@ -8,10 +8,10 @@ from functools import partial
 import numpy as np
 import torch
 
-from ..cohort.bag import Bag
+from ..bags.bag import Bag
+from ..bags.store import Store, read_ahead
 from ..cohort.cohort import Cohort
-from ..cohort.store import Store, read_ahead
-from ..config import GraphConfig
+from ..graph import GraphConfig
 from ..nn.batch import Batch
 
 

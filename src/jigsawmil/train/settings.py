@@ -4,7 +4,8 @@ import dataclasses
 from dataclasses import asdict, dataclass, fields
 from typing import Any
 
-from ..config import GraphConfig, choose, require
+from ..config import choose, require
+from ..graph import GraphConfig
 from ..nn.model import METHODS, ModelConfig
 from .fit import TrainConfig
 from .lambdas import parse_lambda

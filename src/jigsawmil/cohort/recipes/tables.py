@@ -7,8 +7,8 @@ from pathlib import Path
 
 import pandas as pd
 
+from ...bags.formats import find_bags
 from ...errors import FeatureError, LabelError
-from ..formats import find_bags
 from ..labels import EXTENSION, TCGA_PATIENT, slide_name
 from ..tables import PATIENT_NAMES, SLIDE_NAMES, Table, plain_name, read_table
 

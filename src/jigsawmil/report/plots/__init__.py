@@ -6,31 +6,18 @@ No global state of matplotlib is read or changed, and the same input gives the s
 from .agreement import calibration_figure, confusion_figure
 from .curves import band_figure, roc_figure, roc_plot
 from .forest import forest_figure, forest_plot
-from .maps import Map, attention_figure, attention_maps, percentiles, small_map
-from .style import COLOURS, Styles, image, method_styles, own_style, save
 from .training import read_traces, trace_figure, trace_plot
 from .trust import trust_figure
 
 __all__ = [
-    "COLOURS",
-    "Map",
-    "Styles",
-    "attention_figure",
-    "attention_maps",
     "band_figure",
     "calibration_figure",
     "confusion_figure",
     "forest_figure",
     "forest_plot",
-    "image",
-    "method_styles",
-    "own_style",
-    "percentiles",
     "read_traces",
     "roc_figure",
     "roc_plot",
-    "save",
-    "small_map",
     "trace_figure",
     "trace_plot",
     "trust_figure",

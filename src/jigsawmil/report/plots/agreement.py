@@ -7,10 +7,10 @@ import numpy as np
 from matplotlib.figure import Figure
 from scipy.stats import binomtest
 
-from ...study.metrics import Integers, Task, calibration_points, score
-from ..pooled import Pooled
+from ...drawing import GREY, Styles
+from ...statistics.metrics import Integers, Task, calibration_points, score
+from ...study.pooled import Pooled
 from .panels import TITLE, at_bottom, at_left, panels
-from .style import GREY, Styles
 
 ROOMY = 4  # classes up to which a cell has room for its share too
 

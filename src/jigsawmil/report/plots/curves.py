@@ -11,11 +11,11 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from matplotlib.lines import Line2D
 
-from ...study.metrics import auc, average_precision, delong_interval, roc_points
-from ..bands import Band, Kind, band, curve, resampled_patients
-from ..pooled import Pooled, pool
+from ...drawing import GREY, Dash, Styles, method_styles, own_style, save
+from ...statistics.bands import Band, Kind, band, curve, resampled_patients
+from ...statistics.metrics import auc, average_precision, delong_interval, roc_points
+from ...study.pooled import Pooled, pool
 from .panels import TITLE, at_bottom, at_left, panels
-from .style import GREY, Dash, Styles, method_styles, own_style, save
 
 AXES = {"roc": ("false positive rate", "true positive rate"), "pr": ("recall", "precision")}
 

@@ -9,9 +9,9 @@ from matplotlib.figure import Figure
 from matplotlib.lines import Line2D
 from matplotlib.ticker import MaxNLocator
 
+from ...drawing import COLOURS, Styles, method_styles, own_style, save
 from ...errors import StudyError
 from ..tables import cohorts
-from .style import COLOURS, Styles, method_styles, own_style, save
 
 TRACES = {"mil": "MIL loss", "jigsaw": "jigsaw loss", "lambda_": "lambda", "val_auc": "validation AUC"}
 

@@ -5,9 +5,9 @@ from pathlib import Path
 import torch
 from torch import Tensor, nn
 
+from ...bags.provenance import digest, weights_mark
 from ...config import choose
 from ...errors import ConfigError
-from ..made import digest, weights_mark
 from . import files, hub, package
 from .preprocess import preprocess
 from .spec import ENCODERS, SPECS, Encoder, EncoderSpec, our_name

@@ -11,9 +11,9 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
+from ...bags.provenance import digest, file_mark
 from ...config import choose, from_mapping
 from ...errors import ConfigError
-from ..made import digest, file_mark
 from .preprocess import Feature, feature_of, only
 from .spec import ENCODERS, EncoderSpec
 
@@ -49,7 +49,7 @@ def described(path: Path) -> EncoderSpec:
         raise ConfigError(f'{file}: name {spec.name!r}; expected letters, digits and "._+-". State {{"name": "mine"}}.')
     if spec.name in ENCODERS:
         raise ConfigError(
-            f'{path}: {spec.name} is the name of another encoder, their features would mix. State one in {file.name}: '
+            f"{path}: {spec.name} is the name of another encoder, their features would mix. State one in {file.name}: "
             '{"name": "mine"}.'
         )
     return spec

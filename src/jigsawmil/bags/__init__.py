@@ -1,0 +1,1 @@
+"""Feature bags: one slide's patches, how they were made, and the file formats they are read from and written to."""

@@ -1,0 +1,243 @@
+"""What a format file finds before anything is read, and how that becomes a bag.
+
+A format knows where its arrays lie and which unit they are in; it says so in a `Source`. Everything that all
+formats share is here, once: shapes, units, what the caller may add, and the checks.
+"""
+
+import math
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any, TypeVar
+
+import numpy as np
+import torch
+from scipy.spatial import cKDTree
+from torch import Tensor
+
+from ...errors import ConfigError, FeatureError
+from ..bag import Bag, Unit, as_features
+from ..provenance import Encoding
+from ..tile_spec import DEFAULT_TILES, TileSpec
+
+SMALLEST_PATCH = 8.0  # level-0 pixels; neighbours closer than this are cells of a grid, not patches of a slide
+SAME = 1e-3  # relative difference below which a stated and a stored length agree (pyramids have factors like 4.0001)
+T = TypeVar("T")
+
+
+@dataclass(frozen=True)
+class Options:
+    """What the caller states. `patch_size` is in the unit of the bag that comes out (level-0 pixels as a rule)."""
+
+    mpp: float | None = None
+    patch_size: float | None = None
+    unit: Unit | None = None
+    coords: Path | None = None
+
+    def __post_init__(self) -> None:
+        for name, value in (("mpp", self.mpp), ("patch_size", self.patch_size)):
+            if value is not None and not (math.isfinite(value) and value > 0):
+                raise ConfigError(f"{name}={value}: expected a length above zero.")
+        if self.unit not in (None, "px", "um"):
+            raise ConfigError(f"unit={self.unit!r}: expected 'px' (level-0 pixels) or 'um' (microns).")
+
+
+@dataclass(frozen=True)
+class Stored:
+    """An array that lies in a file and has not been read."""
+
+    shape: tuple[int, ...]
+    dtype: str
+    read: Callable[[], Tensor]
+    attrs: Mapping[str, Any] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Source:
+    """One slide as a format describes it; None where its files are silent."""
+
+    path: Path
+    slide_id: str
+    features: Stored
+    coords: Stored
+    unit: Unit | None = None  # of coords
+    patch_size: float | None = None  # in that unit
+    mpp: float | None = None  # microns per level-0 pixel
+    encoder: str | None = None
+    tiles: TileSpec | None = None  # how the slide was cut
+    encoding: Encoding | None = None  # how the encoder was applied
+    centred: bool = False  # coords are patch centres, not top-left corners
+    guess_unit: bool = False  # may coordinates that look like pixels be taken as pixels?
+
+
+@dataclass(frozen=True, kw_only=True)
+class BagInfo:
+    """What `peek_bag` tells about a slide without reading its features. Units as in `Bag`."""
+
+    slide_id: str
+    path: Path
+    format: str
+    n: int  # patches; 0 where the slide is empty
+    dim: int
+    dtype: str  # as stored
+    unit: Unit
+    patch_size: float | None
+    mpp: float | None
+    encoder: str | None
+    tiles: TileSpec | None = None  # how the slide was cut, where the file says
+    encoding: Encoding | None = None  # how the encoder was applied, where the file says
+
+
+def describe(source: Source, options: Options, fmt: str) -> BagInfo:
+    """Every check that needs no features: shapes, lengths, units, and agreement with what the caller states."""
+    name = source.path.name
+    n, dim = _matrix_shape(source.features.shape, name, "features")
+    if source.features.dtype == "uint16":
+        raise FeatureError(
+            f"{name}: features are uint16, most likely the bit patterns of bfloat16; expected floating point. "
+            "Write them as float32 or float16."
+        )
+    if n:
+        rows, columns = _matrix_shape(source.coords.shape, name, "coords")
+        if columns != 2:
+            raise FeatureError(f"{name}: coords have {columns} columns, expected 2 (x, y).")
+        if rows != n:
+            raise FeatureError(
+                f"{name}: {n} feature rows and {rows} coordinates; expected one coordinate a patch. "
+                "The two come from different runs: extract the slide again."
+            )
+    mpp = _agree(name, "mpp", source.mpp, options.mpp)
+    unit: Unit | None = _agree(name, "unit", source.unit, options.unit)
+    if unit is None:
+        unit = _judge_unit(source) if n else "px"
+    patch_size = source.patch_size
+    if unit == "um" and mpp is not None:
+        unit = "px"
+        patch_size = None if patch_size is None else patch_size / mpp
+    patch_size = _agree(name, "patch_size", patch_size, options.patch_size)
+    if source.centred and patch_size is None and n:
+        raise FeatureError(
+            f"{name}: the coordinates are patch centres, and the patch edge in level-0 pixels is unknown, so the "
+            "corners are too. State the slide's resolution (--slide-mpp, mpp= in Python) or the edge in level-0 pixels "
+            "(--patch-size, patch_size=)."
+        )
+    return BagInfo(
+        slide_id=source.slide_id,
+        path=source.path,
+        format=fmt,
+        n=n,
+        dim=dim,
+        dtype=source.features.dtype,
+        unit=unit,
+        patch_size=patch_size,
+        mpp=mpp,
+        encoder=source.encoder,
+        tiles=source.tiles,
+        encoding=source.encoding,
+    )
+
+
+def load(source: Source, options: Options, info: BagInfo) -> Bag:
+    """Read the arrays that `info` describes."""
+    name = source.path.name
+    if info.n == 0:
+        raise FeatureError(
+            f"{name}: the slide is empty (features of shape {source.features.shape}). "
+            "No tissue was found when it was tiled: tile it again, or leave it out of the label table."
+        )
+    features = as_features(source.features.read().reshape(info.n, info.dim))
+    coords = source.coords.read().reshape(info.n, 2).to(torch.float64)
+    _check_finite(features, name, "features")
+    _check_finite(coords, name, "coords")
+    if "um" in (source.unit, options.unit) and info.mpp is not None:
+        coords = coords / info.mpp
+    if source.centred and info.patch_size is not None:
+        coords = coords - info.patch_size / 2
+    return Bag(
+        slide_id=info.slide_id,
+        features=features,
+        coords=coords,
+        patch_size=info.patch_size,
+        mpp=info.mpp,
+        unit=info.unit,
+        encoder=info.encoder,
+        source=info.format,
+    )
+
+
+def tile_spec(
+    patch: Any, mpp: Any, overlap: Any = 0, share: Any = DEFAULT_TILES.share, drawn: Any = False
+) -> TileSpec | None:
+    """What a file says of its tiles; None where it says too little, or nonsense."""
+    try:
+        return TileSpec(patch=int(patch), mpp=float(mpp), overlap=int(overlap), share=float(share), drawn=bool(drawn))
+    except (ConfigError, TypeError, ValueError, OverflowError):
+        return None
+
+
+def _matrix_shape(shape: tuple[int, ...], name: str, what: str) -> tuple[int, int]:
+    """(rows, columns), without a leading batch dimension of one; a bare (0,) is an empty slide."""
+    if shape == (0,):
+        return 0, 0
+    if len(shape) == 3 and shape[0] == 1:
+        shape = shape[1:]
+    if len(shape) == 1:
+        raise FeatureError(
+            f"{name}: {what} of shape {shape}, expected (N, columns). One vector a slide is a slide-level embedding: "
+            "choose the patch features it was made from."
+        )
+    if len(shape) != 2:
+        raise FeatureError(f"{name}: {what} of shape {shape}, expected (N, columns) or (1, N, columns).")
+    return shape[0], shape[1]
+
+
+def _agree(name: str, what: str, stored: T | None, stated: T | None) -> T | None:
+    """The file's word, completed by the caller's; two different words are an error."""
+    if stored is None or stated is None:
+        return stated if stored is None else stored
+    same = stored == stated
+    if isinstance(stored, int | float) and isinstance(stated, int | float):
+        same = math.isclose(stored, stated, rel_tol=SAME)
+    if not same:
+        raise FeatureError(
+            f"{name}: the file states {what} {stored}, the caller {what}={stated}. "
+            f"Leave {what} out to believe the file, or correct the file."
+        )
+    return stored
+
+
+def _judge_unit(source: Source) -> Unit:
+    """Pixels, if the coordinates can be nothing else; refused otherwise."""
+    found = "no unit is stated"
+    if source.guess_unit:
+        coords = source.coords.read().reshape(-1, 2).numpy()
+        if not np.array_equal(coords, np.round(coords)):
+            found = "the coordinates are fractional and no unit is stated"
+        elif (step := _typical_step(coords)) < SMALLEST_PATCH:
+            found = f"the coordinates lie {step:g} apart, like cells of a grid rather than level-0 pixels"
+        else:
+            return "px"
+    raise FeatureError(
+        f"{source.path.name}: {found}. State unit='px' if they are level-0 pixels, unit='um' if they are microns."
+    )
+
+
+def _typical_step(coords: np.ndarray) -> float:
+    """Median distance to the nearest other place; infinite for a single place."""
+    places = np.unique(coords, axis=0)
+    if len(places) < 2:
+        return math.inf
+    return float(np.median(cKDTree(places).query(places, k=2)[0][:, 1]))
+
+
+def _check_finite(array: Tensor, name: str, what: str) -> None:
+    if torch.isfinite(array.sum()):  # one pass; NaN and Inf survive a sum
+        return
+    finite = torch.isfinite(array)
+    if finite.all():
+        return
+    rows = (~finite.all(dim=1)).nonzero().flatten().tolist()
+    raise FeatureError(
+        f"{name}: {int((~finite).sum())} {what} values are NaN or Inf, in {len(rows)} of {len(array)} patches "
+        f"(first rows: {', '.join(map(str, rows[:5]))}). Extract the slide again; if float16 overflowed, in float32."
+    )

@@ -1,0 +1,131 @@
+"""TRIDENT: `features_<encoder>/<slide>.h5`, with the patch geometry in attributes of `coords`.
+
+The `.pt` that TRIDENT writes on request holds the features alone; its coordinates stay in `patches/<slide>_patches.h5`.
+"""
+
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+import h5py
+import numpy as np
+
+from ...errors import FeatureError
+from ...files import replacing
+from ..bag import Bag
+from ..provenance import MADE_FROM, encoding_of
+from ..tile_spec import DEFAULT_TILES, OBJECTIVE, TileSpec
+from . import siblings
+from .arrays import stored_pt
+from .opened import Opened
+from .source import Options, Source, Stored, tile_spec
+
+ATTRIBUTES = {"patch_size", "patch_size_level0", "level0_magnification", "target_magnification", "overlap", "name"}
+
+
+def matches(file: Opened) -> bool:
+    if file.path.suffix == ".pt":
+        return _patches_file(file.path) is not None
+    coords = file.arrays.get("coords")
+    return "features" in file.arrays and coords is not None and not ATTRIBUTES.isdisjoint(coords.attrs)
+
+
+def scan(file: Opened, options: Options) -> Source:
+    path, slide_id = file.path, file.slide_id
+    if path.suffix == ".pt":
+        where = _patches_file(path) if options.coords is None else siblings.named_by_caller(options.coords, slide_id)
+        if where is None:
+            raise siblings.missing(path, f"../patches/{slide_id}_patches.h5")
+        features, coords = stored_pt(path), siblings.stored_coords(where)
+    else:
+        features, coords = file.array("features"), file.own_coords(options)
+    return Source(
+        path=path,
+        slide_id=slide_id,
+        features=features,
+        coords=coords,
+        unit="px",
+        patch_size=level0_edge(coords.attrs),
+        mpp=coords.attrs.get("mpp"),  # not TRIDENT's: write_bag adds it
+        encoder=encoder_name(path, features),
+        tiles=tiles_of(coords.attrs),
+        encoding=encoding_of(features.attrs.get(MADE_FROM)),
+    )
+
+
+def tiles_of(attrs: Mapping[str, Any]) -> TileSpec | None:
+    """As TRIDENT was asked to cut, taking 20x as 0.5 microns; microns and share are ours."""
+    power = attrs.get("target_magnification")
+    mpp = attrs.get("target_mpp", OBJECTIVE / power if isinstance(power, int | float) and power else None)
+    tissue = attrs.get("tissue_share", DEFAULT_TILES.share), attrs.get("tissue_drawn", False)
+    return tile_spec(attrs.get("patch_size"), mpp, attrs.get("overlap", 0), *tissue)
+
+
+def level0_edge(attrs: Mapping[str, Any]) -> float | None:
+    """Edge of a patch in level-0 pixels. TRIDENT's `patch_size` alone is in pixels of the target magnification."""
+    if "patch_size_level0" in attrs:
+        return float(attrs["patch_size_level0"])
+    if "patch_size" not in attrs:
+        return None
+    if {"level0_magnification", "target_magnification"} <= attrs.keys():
+        return float(attrs["patch_size"]) * float(attrs["level0_magnification"]) / float(attrs["target_magnification"])
+    if "downsample" in attrs or attrs.get("patch_level") == 0:  # tiled by CLAM
+        downsample = np.ravel(attrs.get("downsample", 1))[0]  # CLAM states x and y
+        return float(attrs["patch_size"] * downsample * attrs.get("custom_downsample", 1))
+    return None
+
+
+def encoder_name(path: Path, features: Stored) -> str | None:
+    """As the file says; older files say it in the name of their folder alone."""
+    named = path.parent.name.removeprefix("features_")
+    return features.attrs.get("encoder") or (named if named != path.parent.name else None)
+
+
+def _patches_file(path: Path) -> Path | None:
+    return siblings.first_existing([path.parent.parent / "patches" / f"{path.stem}_patches.h5"])
+
+
+def write_bag(bag: Bag, path: str | Path) -> None:
+    """Write a bag in TRIDENT's layout, whole or not at all; `read_bag` gives it back exactly.
+
+    Beside TRIDENT's attributes `coords` carries `mpp`. What a bag does not know is 'None', as TRIDENT writes it.
+    A chunk holds many rows, not TRIDENT's one: any reader takes it, several times faster.
+    """
+    path = Path(path)
+    if bag.unit != "px":
+        raise FeatureError(
+            f"{bag.slide_id}: coordinates in microns, and TRIDENT's layout holds level-0 pixels. "
+            "Read the bag with the slide's mpp= first."
+        )
+    coords = bag.coords.numpy()
+    if np.array_equal(coords, np.round(coords)):
+        coords = coords.astype(np.int64)
+    edge = bag.patch_size
+    if edge is not None and float(edge).is_integer():
+        edge = int(edge)
+    geometry = {
+        "patch_size": edge,
+        "patch_size_level0": edge,
+        "level0_magnification": None,
+        "target_magnification": None,
+        "overlap": None,
+        "name": bag.slide_id,
+        "level0_width": None,
+        "level0_height": None,
+        "mpp": bag.mpp,
+    }
+    try:
+        path.parent.mkdir(parents=True, exist_ok=True)
+        with replacing(path) as partial, h5py.File(partial, "w") as file:
+            _write(file, "features", bag.features.numpy(), {"name": bag.slide_id, "encoder": bag.encoder})
+            _write(file, "coords", coords, geometry)
+    except OSError as error:
+        raise FeatureError(f"{path}: cannot be written ({error}). Choose a folder that is writable.") from error
+
+
+def _write(file: h5py.File, key: str, array: np.ndarray, attrs: Mapping[str, Any]) -> None:
+    rows, columns = array.shape
+    chunks = (min(max(rows, 1), 256), columns)
+    dataset = file.create_dataset(key, data=array, chunks=chunks, maxshape=(None, columns))
+    for name, value in attrs.items():
+        dataset.attrs[name] = "None" if value is None else value

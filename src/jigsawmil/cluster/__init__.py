@@ -1,0 +1,1 @@
+"""Optional: Ray clusters, remote storage and data-parallel training."""

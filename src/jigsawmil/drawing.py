@@ -1,0 +1,88 @@
+"""One look for every picture: colours of methods, matplotlib's settings, the same bytes for the same figure."""
+
+from collections.abc import Iterable, Iterator, Mapping
+from contextlib import contextmanager
+from io import BytesIO
+from pathlib import Path
+from typing import Literal
+
+import matplotlib.style
+from matplotlib.figure import Figure
+
+from .errors import StudyError
+from .files import replacing
+
+Dash = Literal["-", "--", ":", "-."]
+Styles = Mapping[str, tuple[str, Dash]]  # method -> colour, dash
+
+# Okabe and Ito's colours (safe for the colour-blind) but for their yellow, which a white page swallows. Blue without a
+# graph, green to red with one; the darker of two neighbours has the jigsaw.
+COLOURS = {
+    "abmil": "#56B4E9",
+    "abmil+jigsaw": "#0072B2",
+    "graph-mil": "#009E73",
+    "graph-abmil": "#E69F00",
+    "graph-abmil+jigsaw": "#D55E00",
+}
+SPARE = ("#CC79A7", "#000000", "#7F7F7F")  # for variants by other names
+DASHES: tuple[Dash, ...] = ("-", "--", ":", "-.")  # once the colours are used up
+GREY = "0.6"
+STYLE = {
+    "font.size": 9,
+    "axes.titlesize": 9,
+    "axes.titlelocation": "left",
+    "axes.spines.top": False,
+    "axes.spines.right": False,
+    "legend.frameon": False,
+    "savefig.dpi": 150,
+    "svg.hashsalt": "jigsawmil",  # else element ids differ from run to run
+    "text.parse_math": False,  # a slide may be called a$b$
+}
+METADATA: dict[str, dict[str, None]] = {
+    ".png": {"Software": None},
+    ".pdf": {"Creator": None, "Producer": None, "CreationDate": None},
+    ".svg": {"Date": None, "Creator": None},
+}
+
+
+def method_styles(methods: Iterable[str]) -> dict[str, tuple[str, Dash]]:
+    """Colour and dash of each method, in order of appearance.
+
+    They depend only on which methods there are: the five have their own colour, others take what is left by name.
+    """
+    names = list(dict.fromkeys(methods))
+    others = sorted(set(names) - set(COLOURS))
+    free = [c for m, c in COLOURS.items() if m not in names]
+    palette = [*SPARE[:1], *free, *SPARE[1:]]
+    styles: dict[str, tuple[str, Dash]] = {m: (COLOURS[m], DASHES[0]) for m in names if m in COLOURS}
+    for i, name in enumerate(others):
+        styles[name] = (palette[i % len(palette)], DASHES[i // len(palette) % len(DASHES)])
+    return {name: styles[name] for name in names}
+
+
+@contextmanager
+def own_style() -> Iterator[None]:
+    """Our style over matplotlib's own defaults, whatever the user's matplotlibrc says, and only in here."""
+    with matplotlib.style.context(["default", STYLE]):
+        yield
+
+
+def save(figure: Figure, path: Path) -> None:
+    """Write a figure as .png, .pdf or .svg, whole or not at all; call it within `own_style`."""
+    if path.suffix not in METADATA:
+        raise StudyError(
+            f"{path.name}: a picture cannot be written as {path.suffix!r}; expected {', '.join(METADATA)}."
+        )
+    try:
+        path.parent.mkdir(parents=True, exist_ok=True)
+        with replacing(path) as temporary:
+            figure.savefig(temporary, format=path.suffix[1:], metadata=METADATA[path.suffix])
+    except OSError as error:
+        raise StudyError(f"{path}: cannot be written ({error.strerror}). Choose a folder you can write to.") from error
+
+
+def image(figure: Figure, kind: Literal["png", "svg"]) -> bytes:
+    """The picture as the bytes of a file; call it within `own_style`."""
+    buffer = BytesIO()
+    figure.savefig(buffer, format=kind, metadata=METADATA[f".{kind}"])
+    return buffer.getvalue()

@@ -1,0 +1,1 @@
+"""What a model made of every patch: maps, exports, and a test of whether the maps can be trusted."""

@@ -1,0 +1,239 @@
+"""Why a model says what it says: for each patch its attention, its exact share of every logit, where the jigsaw puts
+it, and which neighbours it looks at."""
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from torch import Tensor
+
+from ..bags.bag import Bag
+from ..errors import ConfigError
+from ..nn.batch import Batch
+from ..nn.convs import GAT
+from ..nn.encoder import GraphEncoder
+from ..nn.model import METHODS, Model, Output
+from ..train.apply import Prediction, apply_model, check_fits
+from ..train.checkpoint import ModelCard
+from ..train.fit import pick_device
+
+Floats = NDArray[np.float64]
+Ints = NDArray[np.int64]
+
+
+@dataclass(frozen=True)
+class EdgeAttention:
+    """What each patch of a slide attends to: CSR over patches in the batch's order; `order`: their row in the file."""
+
+    indptr: NDArray[np.int32]
+    indices: NDArray[np.int32]
+    weight: NDArray[np.float32]
+    order: Ints
+
+    def row(self, patch: int) -> tuple[Ints, Floats]:
+        place = int(np.flatnonzero(self.order == patch)[0])
+        span = slice(self.indptr[place], self.indptr[place + 1])
+        weight = self.weight[span].astype(np.float64)
+        heaviest = np.argsort(-weight, kind="stable")
+        return self.order[self.indices[span][heaviest]], weight[heaviest]
+
+
+@dataclass(frozen=True, kw_only=True)
+class PatchMaps:
+    """What a model made of every patch of one slide. All arrays are in the order of the slide's file.
+
+    name: what was predicted as one, the slide or its patient. attention sums to 1 over the bag: over the slide, or over
+    all slides of the patient. So does evidence, with its bias, to the logits: sum over patches + bias = logit, exactly.
+    What belongs to the bag as a whole (the co-occurrence of `kinds`) is in the bias.
+    logits: binary one, the log-odds of classes[1]; multiclass one a class; ordinal one a threshold, the log-odds of a
+    grade above it.
+    jigsaw: the corner at which the model expects each patch (mean of the bins' centres under the softmax), to be
+    compared with `bag.coords`; None for models without a position jigsaw.
+    """
+
+    name: str
+    bag: Bag
+    task: str
+    classes: tuple[str, ...]
+    attention: Floats  # (patch,)
+    evidence: Floats  # (patch, logit), signed
+    bias: Floats  # (logit,)
+    logits: Floats  # (logit,) of the whole bag
+    probabilities: Floats  # (class,) of the whole bag
+    jigsaw: Floats | None  # (patch, 2) in the unit of bag.coords
+    edges: EdgeAttention | None  # of GAT models, where asked for
+
+    def __len__(self) -> int:
+        return len(self.bag)
+
+    @property
+    def coords(self) -> Floats:
+        return self.bag.coords.numpy()
+
+    @property
+    def prediction(self) -> str:
+        """The likeliest class."""
+        return self.classes[int(self.probabilities.argmax())]
+
+    @property
+    def shown_class(self) -> str:
+        """The class that a map of evidence speaks of: the last (positive, highest), or the likeliest of several."""
+        return self.prediction if self.task == "multiclass" else self.classes[-1]
+
+    def evidence_for(self, name: str | None = None) -> Floats:
+        """(patch,): what speaks for a class where positive, against it where negative; None: for `shown_class`.
+
+        binary: the share of the log-odds. multiclass: the share of the class's logit over the mean of all logits, for
+        what a patch adds to all classes alike changes nothing. ordinal: the share of the log-odds of this grade or a
+        higher one (of the lowest: of staying below the second).
+        """
+        name = self.shown_class if name is None else name
+        if name not in self.classes:
+            raise ConfigError(f"class {name!r} is unknown to the model; expected one of {', '.join(self.classes)}.")
+        index = self.classes.index(name)
+        if self.task == "multiclass":
+            return self.evidence[:, index] - self.evidence.mean(axis=1)
+        return self.evidence[:, index - 1] if index else -self.evidence[:, 0]
+
+    def neighbours(self, patch: int) -> tuple[Ints, Floats] | None:
+        """Patches that one attends to (itself among them) and how much, most first; the weights sum to 1.
+
+        The attention of the last graph layer, mean over its heads: what the patch's pooled state is a sum of, one
+        for one. None for models without graph attention.
+        """
+        if not 0 <= patch < len(self):
+            raise ConfigError(f"patch {patch}: {self.bag.slide_id} has patches 0 to {len(self) - 1}.")
+        return None if self.edges is None else self.edges.row(patch)
+
+
+def explain(
+    model: Model,
+    card: ModelCard,
+    bags: Bag | Path | str | Sequence[Bag | Path],
+    *,
+    device: str = "auto",
+    neighbours: bool = True,
+    **reading: Any,
+) -> list[PatchMaps]:
+    """The maps of every slide, a patient's slides one after the other; see `explain_each`."""
+    items = [bags] if isinstance(bags, Bag | Path | str) else bags
+    paths = [Path(item) if isinstance(item, str) else item for item in items]
+    return list(explain_each(model, card, paths, device=device, neighbours=neighbours, **reading))
+
+
+def explain_each(
+    model: Model,
+    card: ModelCard,
+    bags: Sequence[Bag | Path],
+    *,
+    device: str = "auto",
+    neighbours: bool = True,
+    **reading: Any,
+) -> Iterator[PatchMaps]:
+    """Maps slide by slide, for cohorts larger than memory. Slides are read, checked and grouped as by `apply_model`.
+
+    neighbours: keep the attention between patches, where the model has one; about 0.4 kB a patch, and a second pass
+    through the encoder. reading: options of `read_bag`.
+    """
+    for prediction, batch, output in _outputs(model, card, bags, device, reading):
+        yield from _maps(model, card, prediction.name, prediction.bags, batch, output, neighbours)
+
+
+def explain_patient(
+    model: Model,
+    card: ModelCard,
+    patient: str,
+    bags: Sequence[Bag],
+    *,
+    device: str = "auto",
+    neighbours: bool = True,
+) -> list[PatchMaps]:
+    """The slides of one patient, pooled into one bag whatever their names; `explain` knows TCGA barcodes only."""
+    batch, output = pooled(model, card, bags, device)
+    return list(_maps(model, card, patient, bags, batch, output, neighbours))
+
+
+def pooled(model: Model, card: ModelCard, bags: Sequence[Bag], device: str = "auto") -> tuple[Batch, Output]:
+    """What a model sees and says of several slides as one bag."""
+    for bag in bags:
+        check_fits(bag, card)
+    where = pick_device(device)
+    graph = card.graph if METHODS[card.model.method].graph else None
+    batch = Batch.of(bags, graph, card.model.grid).as_one_bag().to(where)
+    with torch.inference_mode():
+        return batch, model.to(where).eval()(batch)
+
+
+def _maps(
+    model: Model, card: ModelCard, name: str, bags: Sequence[Bag], batch: Batch, output: Output, neighbours: bool
+) -> Iterator[PatchMaps]:
+    """Of each slide of one bag."""
+    with torch.inference_mode():
+        rest = output.embedding.clone()
+        rest[:, : model.config.hidden] = 0  # what no patch has a share in: with `kinds`, who lies beside whom
+        bias = model.head(rest)  # a head is linear
+        weight = model.head.linear.weight[:, : model.config.hidden].double()
+        share = output.attention.double()[:, None] * (output.hidden.double() @ weight.T)
+        share = share.expand(-1, output.logits.shape[1])  # ordinal: one direction, a column a threshold
+        guesses = None if output.jigsaw_logits is None else batch.in_file_order(output.jigsaw_logits)
+        edges = _edges(model, batch) if neighbours else [None] * len(bags)
+        parts = zip(bags, batch.in_file_order(output.attention), batch.in_file_order(share), edges, strict=True)
+        for i, (bag, attention, evidence, own) in enumerate(parts):
+            yield PatchMaps(
+                name=name,
+                bag=bag,
+                task=card.model.task,
+                classes=card.classes,
+                attention=_numpy(attention),
+                evidence=_numpy(evidence),
+                bias=_numpy(bias[0]),
+                logits=_numpy(output.logits[0]),
+                probabilities=_numpy(model.probabilities(output)[0]),
+                jigsaw=None if guesses is None else expected_place(guesses[i], bag.coords, card.model.grid),
+                edges=own,
+            )
+
+
+def expected_place(logits: Tensor, coords: Tensor, grid: int) -> Floats:
+    """(patch, 2): mean of the bins' centres under the softmax, in the unit of coords; bins as in `position_bins`."""
+    p = logits.double().cpu().softmax(dim=1).unflatten(1, (grid, grid))  # (patch, row, column)
+    centre = (torch.arange(grid, dtype=torch.float64) + 0.5) / grid
+    unit = torch.stack([p.sum(dim=1) @ centre, p.sum(dim=2) @ centre], dim=1)
+    low, high = coords.min(dim=0).values, coords.max(dim=0).values
+    return (low + unit * (high - low)).numpy()
+
+
+def _outputs(
+    model: Model, card: ModelCard, bags: Sequence[Bag | Path], device: str, reading: dict[str, Any]
+) -> Iterator[tuple[Prediction, Batch, Output]]:
+    """Each prediction with what the model saw and said: a hook listens, so that nothing runs twice."""
+    heard: list[tuple[Batch, Output]] = []
+    hook = model.register_forward_hook(lambda _, given, output: heard.append((given[0], output)))
+    try:
+        for prediction in apply_model(model, card, bags, device=device, **reading):
+            yield prediction, *heard.pop()
+    finally:
+        hook.remove()
+
+
+def _edges(model: Model, batch: Batch) -> list[EdgeAttention | None]:
+    """For each slide; of the last layer, mean over heads."""
+    graph, encoder = batch.graph, model.encoder
+    if graph is None or not isinstance(encoder, GraphEncoder) or not isinstance(encoder.layers[-1], GAT):
+        return [None] * len(batch.slides)
+    alpha = encoder.edge_attention(batch)[-1].mean(dim=0).cpu().numpy()
+    indptr, indices, order = (t.cpu().numpy() for t in (graph.indptr, graph.indices, batch.order))
+    found: list[EdgeAttention | None] = []
+    for start, end in batch.slides:
+        span = slice(indptr[start], indptr[end])
+        rows = indptr[start : end + 1] - indptr[start]
+        found.append(EdgeAttention(rows, indices[span] - start, alpha[span], order[start:end]))
+    return found
+
+
+def _numpy(values: Tensor) -> Floats:
+    return values.double().cpu().numpy()

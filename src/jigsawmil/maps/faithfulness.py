@@ -1,0 +1,204 @@
+"""Do the maps show what the model used? Patches are taken away, or given alone, in the order of a map.
+
+Deletion: the strongest patches are removed first; if the map is right, the probability of the class that the whole
+was given falls sooner than with patches removed at random. Insertion: only the strongest are given; it should rise
+sooner. Removing is real: the bag is rebuilt without the patches, and so is its graph, whose edges then reach further.
+"""
+
+import dataclasses
+from collections.abc import Iterable, Sequence
+from dataclasses import asdict, dataclass
+from itertools import pairwise
+from typing import Any
+
+import numpy as np
+import torch
+from scipy.integrate import trapezoid
+from scipy.stats import t as student
+
+from ..bags.bag import Bag
+from ..nn.model import Model
+from ..train.apply import apply_model
+from ..train.checkpoint import ModelCard
+from .explain import Floats, PatchMaps, explain_patient, pooled
+
+SHARES = (0.05, 0.1, 0.2, 0.4, 0.6, 0.8, 0.9, 0.95)  # of patches removed or given; as many below a half as above
+RANDOM = "random"
+ORDERS = 3  # random orders a slide, averaged
+
+
+@dataclass(frozen=True, kw_only=True)
+class Curves:
+    """Of one slide (or patient): probability of the class that the whole was given, by ranking and `random`.
+
+    deletion: at 0 and SHARES removed. insertion: at SHARES and 1 given.
+    """
+
+    name: str
+    patches: int
+    deletion: dict[str, Floats]
+    insertion: dict[str, Floats]
+
+    def areas(self, kind: str) -> dict[str, float]:
+        """Mean height of each curve, in [0, 1]."""
+        x = np.array([0, *SHARES] if kind == "deletion" else [*SHARES, 1])
+        curves = self.deletion if kind == "deletion" else self.insertion
+        return {ranking: float(trapezoid(curve, x) / (x[-1] - x[0])) for ranking, curve in curves.items()}
+
+
+@dataclass(frozen=True, kw_only=True)
+class Gain:
+    """Areas averaged over slides, and how far the ranking is better than random: mean and 95 % interval of the paired
+    differences (Student's, over slides). Positive is better, for deletion and insertion alike."""
+
+    area: float
+    random: float
+    gain: float
+    low: float
+    high: float
+
+    @property
+    def better(self) -> bool:
+        return self.low > 0
+
+
+@dataclass(frozen=True, kw_only=True)
+class Verdict:
+    """Of one map of one model. The rule: trusted where both intervals lie above 0."""
+
+    ranking: str  # attention or evidence
+    slides: int
+    deletion: Gain
+    insertion: Gain
+
+    @property
+    def trusted(self) -> bool:
+        return self.deletion.better and self.insertion.better
+
+
+def curves_of(
+    model: Model,
+    card: ModelCard,
+    name: str,
+    bags: Sequence[Bag],
+    rng: np.random.Generator,
+    *,
+    device: str = "auto",
+) -> Curves:
+    """bags: the slide, or all slides of the patient where the model pools patients."""
+    maps = explain_patient(model, card, name, bags, device=device, neighbours=False)
+    scores = rankings(maps)
+    total = sum(map(len, bags))
+    counts = [min(max(round(share * total), 1), total) for share in SHARES]
+    orders = [np.argsort(-score, kind="stable") for score in scores.values()]
+    chance = [rng.permutation(total) for _ in range(ORDERS)]
+    kept = [order[:count] for order in [*orders, *chance] for count in counts]  # given alone
+    kept += [order[total - count :] for order in orders for count in counts]  # left when the others are removed
+    index = int(maps[0].probabilities.argmax())
+    p = _probabilities(model, card, bags, kept, device)[:, index].reshape(-1, len(SHARES))
+    whole, n = maps[0].probabilities[index], len(orders)
+    given, alone, left = p[:n], p[n : n + ORDERS].mean(axis=0), p[n + ORDERS :]
+    insertion = {name: np.append(row, whole) for name, row in zip(scores, given, strict=True)}
+    deletion = {name: np.append(row, whole)[::-1] for name, row in zip(scores, left, strict=True)}
+    # a random share that is left is a random share that is given
+    insertion[RANDOM] = np.append(alone, whole)
+    deletion[RANDOM] = insertion[RANDOM][::-1]
+    return Curves(name=name, patches=total, deletion=deletion, insertion=insertion)
+
+
+def rankings(maps: Sequence[PatchMaps]) -> dict[str, Floats]:
+    """Scores of all patches of a bag: attention, and evidence for the class it was given. Without the former where all
+    patches have the same, as with mean pooling."""
+    attention = np.concatenate([part.attention for part in maps])
+    evidence = np.concatenate([part.evidence_for(part.prediction) for part in maps])
+    flat = np.ptp(attention) <= 1e-6 * attention.max()
+    return {"evidence": evidence} if flat else {"attention": attention, "evidence": evidence}
+
+
+def judge(curves: Sequence[Curves]) -> list[Verdict]:
+    """A verdict for every ranking, over the slides."""
+    verdicts = []
+    for ranking in curves[0].insertion:
+        if ranking != RANDOM:
+            gains = {kind: _gain(curves, kind, ranking) for kind in ("deletion", "insertion")}
+            verdicts.append(Verdict(ranking=ranking, slides=len(curves), **gains))
+    return verdicts
+
+
+def trust_sentence(verdicts: Iterable[Verdict]) -> str:
+    """Whether each map of a model can be trusted, with the figures that say so."""
+    return " ".join(map(_sentence, verdicts))
+
+
+def faithfulness(curves: Sequence[Curves]) -> dict[str, Any]:
+    """Everything a report needs, as JSON holds it: verdicts, the sentence, and the mean curves."""
+    verdicts = judge(curves)
+    mean = {
+        kind: {
+            ranking: np.mean([getattr(one, kind)[ranking] for one in curves], axis=0).tolist()
+            for ranking in getattr(curves[0], kind)
+        }
+        for kind in ("deletion", "insertion")
+    }
+    return {
+        "sentence": trust_sentence(verdicts),
+        "rule": "trusted where the 95 % intervals (Student, paired over slides) of both gains over random lie above 0",
+        "slides": [one.name for one in curves],
+        "random_orders": ORDERS,
+        "verdicts": {v.ranking: {**asdict(v), "trusted": v.trusted} for v in verdicts},
+        "curves": {
+            "deletion": {"removed": [0, *SHARES], **mean["deletion"]},
+            "insertion": {"given": [*SHARES, 1], **mean["insertion"]},
+        },
+    }
+
+
+def _sentence(verdict: Verdict) -> str:
+    removed, given, name = verdict.deletion, verdict.insertion, verdict.ranking
+    if verdict.slides < 2:
+        return f"The {name} map was tried on one slide only, which says nothing about the model."
+    if verdict.trusted:
+        why = "without the patches it marks the prediction falls sooner, and on them alone it stands sooner,"
+        words = f"The {name} map can be trusted to show what this model uses: {why}"
+    else:
+        failed = ["removing the patches it marks lowers the prediction sooner"] * (not removed.better)
+        failed += ["the patches it marks alone make the prediction sooner"] * (not given.better)
+        words = f"Do not trust the {name} map of this model: it is not shown that {', or that '.join(failed)}"
+    figures = f"deletion {_stated(removed)}; insertion {_stated(given)}; {verdict.slides} slides"
+    return f"{words} than with random patches ({figures})."
+
+
+def _stated(gain: Gain) -> str:
+    areas = f"area {gain.area:.2f}, random {gain.random:.2f}"
+    return f"{areas}, gain {gain.gain:+.2f} [{gain.low:+.2f}, {gain.high:+.2f}]"
+
+
+def _gain(curves: Sequence[Curves], kind: str, ranking: str) -> Gain:
+    areas = np.array([[one.areas(kind)[ranking], one.areas(kind)[RANDOM]] for one in curves])
+    gains = (areas[:, 1] - areas[:, 0]) * (1 if kind == "deletion" else -1)
+    n, mean = len(gains), float(gains.mean())
+    half = float(student.ppf(0.975, n - 1) * gains.std(ddof=1) / np.sqrt(n)) if n > 1 else float("inf")
+    area, random = areas.mean(axis=0).tolist()
+    return Gain(area=area, random=random, gain=mean, low=mean - half, high=mean + half)
+
+
+def _probabilities(
+    model: Model, card: ModelCard, bags: Sequence[Bag], kept: Sequence[np.ndarray], device: str
+) -> Floats:
+    """(subset, class): each subset of the patches as a bag of its own; indices run through all slides of the bag."""
+    if len(bags) == 1 and card.level == "slide":  # graphs are then built ahead, in a thread
+        parts = [_part(bags[0], indices) for indices in kept]
+        return np.stack([result.probabilities for result in apply_model(model, card, parts, device=device)])
+    starts = np.cumsum([0, *map(len, bags)])
+    rows = []
+    for indices in kept:
+        inside = [indices[(indices >= a) & (indices < b)] - a for a, b in pairwise(starts)]
+        rest = [_part(bag, own) for bag, own in zip(bags, inside, strict=True) if len(own)]
+        with torch.inference_mode():
+            rows.append(model.probabilities(pooled(model, card, rest, device)[1])[0].double().cpu().numpy())
+    return np.stack(rows)
+
+
+def _part(bag: Bag, indices: np.ndarray) -> Bag:
+    rows = torch.from_numpy(np.sort(indices))
+    return dataclasses.replace(bag, features=bag.features[rows], coords=bag.coords[rows])

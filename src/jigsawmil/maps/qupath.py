@@ -1,0 +1,91 @@
+"""Maps for QuPath: a GeoJSON FeatureCollection with one tile a patch.
+
+As QuPath itself writes since version 0.4: `objectType`, measurements as an object of numbers, colours as [r, g, b].
+Polygons are closed and in level-0 pixels.
+"""
+
+import json
+from collections.abc import Iterator
+from pathlib import Path
+
+import matplotlib
+import numpy as np
+
+from ..errors import StudyError
+from ..files import replacing
+from .explain import Floats, PatchMaps
+from .geometry import Squares
+from .heatmap import ATTENTION, EVIDENCE, attends, evidence_limit
+from .pictures import percentiles
+
+FOR, AGAINST = [178, 24, 43], [33, 102, 172]  # the ends of the evidence's colours
+
+
+def write_geojson(maps: PatchMaps, squares: Squares, path: Path, *, shift: tuple[float, float] = (0.0, 0.0)) -> None:
+    """squares: the patches in level-0 pixels. shift: subtracted from them; the OpenSlide bounds, to which QuPath crops
+    MRXS and some others."""
+    try:
+        with replacing(path) as temporary, open(temporary, "w", encoding="utf-8") as file:
+            file.write('{"type": "FeatureCollection", "features": [\n')
+            file.write(",\n".join(features(maps, squares, shift)))
+            file.write("\n]}\n")
+    except OSError as error:
+        raise StudyError(f"{path}: cannot be written ({error.strerror}). Choose another folder.") from error
+
+
+def features(maps: PatchMaps, squares: Squares, shift: tuple[float, float] = (0.0, 0.0)) -> Iterator[str]:
+    """One JSON text a patch, in the order of the file."""
+    corners = squares.corners - shift
+    measured = measurements(maps)
+    names = list(measured)
+    columns = np.stack(list(measured.values()), axis=1)
+    colours = patch_colours(maps)
+    towards = maps.evidence_for() >= 0
+    classification = {
+        True: {"name": f"for {maps.shown_class}", "color": FOR},
+        False: {"name": f"against {maps.shown_class}", "color": AGAINST},
+    }
+    for corner, values, colour, positive in zip(corners, columns, colours.tolist(), towards.tolist(), strict=True):
+        x, y = map(_number, corner.tolist())
+        right, bottom = (_number(float(value)) for value in corner + squares.edge)
+        ring = [[x, y], [right, y], [right, bottom], [x, bottom], [x, y]]
+        properties = {
+            "objectType": "tile",
+            "color": colour,
+            "classification": classification[positive],
+            "measurements": {name: float(f"{value:.7g}") for name, value in zip(names, values, strict=True)},
+        }
+        geometry = {"type": "Polygon", "coordinates": [ring]}
+        yield json.dumps({"type": "Feature", "geometry": geometry, "properties": properties})
+
+
+def measurements(maps: PatchMaps) -> dict[str, Floats]:
+    """(patch,) each; the probability is the slide's and the same throughout, so that a table of tiles carries it."""
+    evidence = {f"evidence for {name}": maps.evidence_for(name) for name in evidence_classes(maps)}
+    p = {
+        f"probability of {name}": np.full(len(maps), value)
+        for name, value in zip(maps.classes, maps.probabilities, strict=True)
+        if len(maps.classes) > 2 or name == maps.classes[-1]
+    }
+    ranks = {"attention": maps.attention, "attention percentile": percentiles(maps.attention)}
+    return {"patch": np.arange(len(maps), dtype=np.float64), **ranks, **evidence, **p}
+
+
+def evidence_classes(maps: PatchMaps) -> tuple[str, ...]:
+    """The classes whose evidence is not another's with the sign turned, or the very same."""
+    return maps.classes if maps.task == "multiclass" else maps.classes[-1:]
+
+
+def patch_colours(maps: PatchMaps) -> np.ndarray:
+    """(patch, 3) of 0 to 255: by the percentile of attention; by evidence where all are attended to alike."""
+    if attends(maps):
+        rgba = matplotlib.colormaps[ATTENTION](percentiles(maps.attention) / 100)
+    else:
+        values = maps.evidence_for()
+        rgba = matplotlib.colormaps[EVIDENCE](values / evidence_limit(values) / 2 + 0.5)
+    return np.rint(rgba[:, :3] * 255).astype(int)
+
+
+def _number(value: float) -> float | int:
+    """Whole pixels without a point; the rest to a thousandth of a pixel."""
+    return int(value) if value.is_integer() else round(value, 3)

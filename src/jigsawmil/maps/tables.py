@@ -1,0 +1,76 @@
+"""Maps as tables: CSV, and AnnData (.h5ad) for the tools of scverse. Places are level-0 pixels."""
+
+from pathlib import Path
+
+import numpy as np
+import pandas as pd
+
+from ..errors import ConfigError, StudyError
+from ..files import replacing
+from .explain import PatchMaps
+from .geometry import Squares, squares_of
+from .pictures import percentiles
+from .qupath import evidence_classes
+
+
+def maps_table(maps: PatchMaps, squares: Squares) -> pd.DataFrame:
+    """A row a patch in the order of the file: x, y (top-left corner), size, attention, evidence, jigsaw_x, jigsaw_y.
+
+    Of several classes there is one column evidence_<class> each; jigsaw is left out where the model has none.
+    """
+    table = pd.DataFrame({"x": squares.corners[:, 0], "y": squares.corners[:, 1], "size": squares.edge})
+    table["attention"] = maps.attention
+    names = evidence_classes(maps)
+    for name in names:
+        table["evidence" if len(names) == 1 else f"evidence_{name}"] = maps.evidence_for(name)
+    if maps.jigsaw is not None:
+        in_pixels = maps.jigsaw * (squares.edge / squares_of(maps.bag).edge)
+        table["jigsaw_x"], table["jigsaw_y"] = in_pixels.T
+    return table
+
+
+def write_maps_csv(maps: PatchMaps, squares: Squares, path: Path) -> None:
+    try:
+        with replacing(path) as temporary:
+            maps_table(maps, squares).to_csv(temporary, index=False)
+    except OSError as error:
+        raise StudyError(f"{path}: cannot be written ({error.strerror}). Choose another folder.") from error
+
+
+def write_h5ad(maps: PatchMaps, squares: Squares, path: Path, *, model: str = "") -> None:
+    """X: the features, so that clustering and embedding work on them at once. obs: the maps. obsm["spatial"]: centres.
+    uns: slide, model (in words), classes and probabilities, and the patch edge where squidpy looks for a spot's size.
+    """
+    try:
+        from anndata import AnnData
+    except ImportError as error:
+        raise ConfigError(".h5ad files need AnnData. Install it: pip install 'jigsawmil[anndata]'") from error
+    table = maps_table(maps, squares)
+    obs = table.drop(columns=["x", "y", "size"]).assign(attention_percentile=percentiles(maps.attention))
+    slide = maps.bag.slide_id
+    obs.index = _names(f"{slide}-", len(maps))
+    size = {"spot_diameter_fullres": squares.edge, "tissue_hires_scalef": 1.0}
+    data = AnnData(
+        X=maps.bag.features.numpy(),
+        obs=obs,
+        var=pd.DataFrame(index=_names(f"{maps.bag.encoder or 'feature'}_", maps.bag.dim)),
+        obsm={"spatial": squares.corners + squares.edge / 2},
+        uns={
+            "slide": slide,
+            "patient_or_slide": maps.name,
+            "model": model,
+            "classes": np.array(maps.classes, dtype=object),
+            "probabilities": maps.probabilities,
+            "spatial": {slide: {"scalefactors": size, "images": {}}},
+        },
+    )
+    try:
+        with replacing(path) as temporary:
+            data.write_h5ad(temporary, compression="gzip")
+    except OSError as error:
+        raise StudyError(f"{path}: cannot be written ({error.strerror}). Choose another folder.") from error
+
+
+def _names(prefix: str, count: int) -> pd.Index:
+    """Plain objects: AnnData cannot write the strings of pandas 3."""
+    return pd.Index([f"{prefix}{i}" for i in range(count)], dtype=object)

@@ -1,0 +1,134 @@
+"""The report: one HTML file made from a run folder alone, that opens offline and prints well."""
+
+from collections.abc import Sequence
+from html import unescape
+from pathlib import Path
+from re import sub
+
+from ..drawing import method_styles, own_style
+from ..errors import StudyError
+from ..files import replacing
+from ..study.run_folder import Run, open_run
+from .headline import overall
+from .html import Html, join, listed, tag
+from .page_style import CSS
+from .provenance import (
+    methods_section,
+    missing_section,
+    phantom_section,
+    rerun_section,
+    settings_section,
+    software_section,
+)
+from .sections import CohortPart, Section, cohort_sections
+
+TABLES = {
+    "summary": ("method", "folds", "auc_mean", "auc_std", "auc_oof", "slides", "patients"),
+    "comparisons": ("method_a", "method_b", "difference", "delong_p_holm", "t_p_holm"),
+    "predictions": ("method", "seed", "fold", "slide_id", "patient_id", "label"),
+    "slides": ("slide_id", "patient_id", "label", "site", "patches"),
+    "left_out": ("name", "reason"),
+}
+
+
+def write_report(run: str | Path, out: str | Path) -> Path:
+    """Read a run folder, write its report, and give back the file."""
+    out = Path(out)
+    if out.is_dir():
+        raise StudyError(f"{out}: found a folder, expected a file to write. Give {out / 'report.html'}.")
+    page = report_page(_opened(Path(run)))
+    try:
+        out.parent.mkdir(parents=True, exist_ok=True)
+        with replacing(out) as temporary:
+            temporary.write_text(page, encoding="utf-8")
+    except OSError as error:
+        raise StudyError(f"{out}: cannot be written ({error.strerror}). Choose another place (--out).") from error
+    return out
+
+
+def _opened(path: Path) -> Run:
+    """The run, or an error that names the table that is damaged or not there."""
+    again = "Run the study again: finished jobs are kept, and the tables are made anew."
+    run = open_run(path)
+    for name, columns in TABLES.items():
+        table, file = getattr(run, name), path / f"{name}.csv"
+        if not file.is_file():
+            raise StudyError(f"{file}: not there; expected the tables of a run in its folder. {again}")
+        if missing := [column for column in columns if len(table) and column not in table]:
+            raise StudyError(f"{file}: no column {', '.join(missing)}. {again}")
+    return run
+
+
+def report_page(run: Run) -> Html:
+    """The whole page. The same run gives the same bytes."""
+    if not run.jobs:
+        raise StudyError(f"{run.folder}: no job is finished, so there is nothing to report. Run the study again.")
+    styles = method_styles(run.variants)
+    parts = [CohortPart(run, name, styles) for name in run.cohorts]
+    with own_style():
+        cohorts = [(part, list(cohort_sections(part))) for part in parts]
+    headline, further = _answer(parts)
+    several = len(parts) > 1
+    body = [
+        tag("p", f"jigsawmil report · {run.folder.resolve().name} · {' · '.join(run.cohorts)}", class_="eyebrow"),
+        tag("h1", headline),
+        *further,
+        phantom_section(run),
+        missing_section(run),
+        _contents(cohorts, several),
+        *_block("Methods", methods_section(run)),
+    ]
+    for part, sections in cohorts:
+        blocks = [html for title, content in sections for html in _block(title, content, part.name if several else "")]
+        heading = [tag("h2", part.name)] if several else []
+        body.append(tag("section", *heading, *blocks, class_="cohort" if several else "only"))
+    body += _block("Settings", settings_section(run))
+    body += _block("Software, machine and time", software_section(run))
+    body += _block("How to run it again", rerun_section(run))
+    figures = "Every figure and test is defined, with its reference and when to trust it, in docs/statistics.md."
+    body.append(tag("p", f"{figures} Research software: not a medical device.", class_="note"))
+    return _page(headline, join(body, "\n"))
+
+
+def _answer(parts: Sequence[CohortPart]) -> tuple[str, list[Html]]:
+    """The headline, and what must be read with it."""
+    judged = [part for part in parts if len(part.summary)]
+    if not judged:
+        return "No method has all its folds, so there is no answer yet.", []
+    if len(judged) == 1:
+        one = judged[0].answer
+        return one.headline, [tag("p", " ".join(one.further))] if one.further else []
+    answers = {part.name: part.answer for part in judged}
+    baselines = {part.baseline for part in judged}
+    items = [join([tag("b", name), f": {one.headline} {' '.join(one.further)}"]) for name, one in answers.items()]
+    return overall(answers, baselines.pop() if len(baselines) == 1 else ""), [listed(items)]
+
+
+def _contents(cohorts: Sequence[tuple[CohortPart, list[Section]]], several: bool) -> Html:
+    titles = [("Methods", "")]
+    for part, sections in cohorts:
+        named = [(title, part.name if several else "") for title, _ in sections]
+        titles += named[:1] if several else named
+    titles += [(title, "") for title in ("Settings", "Software, machine and time", "How to run it again")]
+    links = [tag("a", cohort or title, href=f"#{_anchor(title, cohort)}") for title, cohort in titles]
+    return tag("nav", join(links, " "))
+
+
+def _block(title: str, content: Html, cohort: str = "") -> list[Html]:
+    level = "h3" if cohort else "h2"
+    return [tag(level, title, id=_anchor(title, cohort)), content]
+
+
+def _anchor(title: str, cohort: str) -> str:
+    return sub(r"\W+", "-", f"{cohort} {title}".strip().lower()).strip("-")
+
+
+def _page(title: str, body: Html) -> Html:
+    head = tag(
+        "head",
+        tag("meta", charset="utf-8"),
+        tag("meta", name="viewport", content="width=device-width, initial-scale=1"),
+        tag("title", unescape(title)),
+        tag("style", Html(CSS)),
+    )
+    return Html(f"<!doctype html>\n{tag('html', head, tag('body', body), lang='en')}\n")

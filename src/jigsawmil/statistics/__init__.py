@@ -1,0 +1,1 @@
+"""Statistics of predictions as functions of arrays: metrics, intervals and curves."""

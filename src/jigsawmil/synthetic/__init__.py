@@ -1,0 +1,1 @@
+"""Synthetic cohorts and slides with a known answer."""

@@ -1,0 +1,74 @@
+"""One model on one split of a cohort: fitted to its training slides, with the card that says what it is."""
+
+from collections.abc import Callable
+from dataclasses import asdict
+from pathlib import Path
+
+import numpy as np
+
+from ..cohort.splits import Fold, inner_split
+from ..errors import SplitError
+from ..nn.model import Model, build_model
+from .checkpoint import ModelCard, origin
+from .feed import Feed
+from .fit import Epoch, Progress, fit
+from .settings import Settings
+from .team import ALONE, Team
+
+
+def fit_split(
+    feed: Feed,
+    split: Fold,
+    settings: Settings,
+    seed: int,
+    fold: int,
+    on_epoch: Callable[[Epoch], None] | None = None,
+    state: Path | None = None,
+    team: Team = ALONE,
+) -> tuple[Model, Progress]:
+    """A model fitted to a fold's training slides. The validation slides come out of them, never out of the test."""
+    cohort, config = feed.cohort, settings.train_config()
+    train, val = list(split.train), list(split.val)
+    if config.patience and not val:
+        row_of = {slide: row for row, slide in enumerate(cohort.slide_ids)}
+        rows = [row_of[slide] for slide in train]
+        patients, labels = list(cohort.patients[rows]), list(cohort.labels[rows])
+        try:
+            parts = inner_split(train, patients, labels, fraction=config.validation, seed=seed)
+        except SplitError as error:
+            raise SplitError(f"{error} (patience = 0 does that.)") from error
+        train, val = map(list, parts)
+    if not config.patience:
+        train, val = train + val, []
+    shape = settings.model_config(cohort.dim, cohort.task, len(cohort.classes))
+    model = build_model(**asdict(shape), seed=_mix(seed, fold))
+    bags = feed.bags_of(train), feed.bags_of(val)
+    return model, fit(model, feed, *bags, config, seed=_mix(seed, fold), on_epoch=on_epoch, state=state, team=team)
+
+
+def make_card(feed: Feed, model: Model, settings: Settings, seed: int, progress: Progress) -> ModelCard:
+    cohort = feed.cohort
+    training = {"settings": asdict(settings), "seed": seed, "slides": len(cohort), "best_epoch": progress.best}
+    return ModelCard(
+        model=model.config,
+        graph=settings.graph_config(),
+        classes=cohort.classes,
+        encoder=cohort.encoder,
+        patch_um=cohort.patch_um,
+        tiles=cohort.tiles,
+        encoding=cohort.encoding,
+        level=settings.level,
+        training=training,
+        origin=origin(),
+    )
+
+
+def named_probabilities(p: np.ndarray, classes: tuple[str, ...]) -> dict[str, float]:
+    """`probability` of the positive class where there are two, one column a class beyond."""
+    if len(classes) == 2:
+        return {"probability": float(p[1])}
+    return {f"probability_{name}": float(value) for name, value in zip(classes, p, strict=True)}
+
+
+def _mix(seed: int, fold: int) -> int:
+    return int(np.random.SeedSequence([seed, fold]).generate_state(1, np.uint32)[0])

@@ -1,0 +1,176 @@
+"""What the viewer shows, without a word about pages: the table of slides, maps on demand, the arrays of a pane."""
+
+import threading
+from collections import OrderedDict
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import numpy as np
+import pandas as pd
+import torch
+from numpy.typing import NDArray
+from scipy.stats import rankdata
+
+from ..bags.bag import Bag
+from ..bags.formats import find_bags
+from ..cohort.labels import slide_name
+from ..errors import FeatureError, StudyError
+from ..maps.explain import PatchMaps, explain, explain_patient
+from ..maps.geometry import check_slide, spacing, squares_of
+from ..slides.slide import Slide
+from ..study.run_folder import Run
+from ..train.checkpoint import load_model
+from .slides import SlideFolder
+
+Floats = NDArray[np.floating[Any]]
+KEPT = 12  # maps; those of 50,000 patches with 50 neighbours take some 40 MB
+
+
+class Key(NamedTuple):
+    """Which map: a slide as the model saw it that never saw the slide in training."""
+
+    cohort: str
+    slide_id: str
+    variant: str
+    seed: int
+
+
+@dataclass(frozen=True)
+class Placement:
+    """Where patches are drawn. coords: top-left corners, level-0 pixels (the bag's own unit where there is no slide).
+    cell: edge of what is drawn of a patch, in its middle; smaller than `edge` where patches overlap."""
+
+    coords: Floats  # (patch, 2)
+    edge: float
+    cell: float
+    scale: float  # level-0 pixels a unit of the bag's coordinates
+
+
+class Library:
+    """A run with what is shown of it; shared by all pages, and safe to share between threads."""
+
+    def __init__(self, run: Run, slides: Path | None = None, features: Path | None = None) -> None:
+        if not run.jobs or run.predictions.empty:
+            raise StudyError(f"{run.folder}: no job is done, so there is nothing to look at. Run the study to its end.")
+        self.run = run if features is None else features_in(run, features)
+        self.slides = None if slides is None else SlideFolder(slides)
+        if not any(Path(path).exists() for path in self.run.slides["features"]):
+            first = self.run.slides["features"].iloc[0]
+            raise FeatureError(
+                f"{run.folder}: none of its {len(run.slides)} feature files is where the study read it; looked for "
+                f"{first} and others. Say where they are now with --features DIR."
+            )
+        self._maps: OrderedDict[Key, PatchMaps] = OrderedDict()
+        self._lock = threading.Lock()
+
+    def table(self, cohort: str, variant: str, seed: int) -> pd.DataFrame:
+        """slide_id, patient_id, label, predicted, p (of the predicted class), right; one row a slide of the cohort.
+
+        A slide that no finished job has tested has the prediction "" and p NaN.
+        """
+        run, classes = self.run, self.run.classes[cohort]
+        table = run.slides[run.slides["cohort"] == cohort][["slide_id", "patient_id", "label"]].reset_index(drop=True)
+        found = run.predictions
+        found = found[(found["cohort"] == cohort) & (found["method"] == variant) & (found["seed"] == seed)]
+        if len(classes) == 2:
+            p = np.stack([1 - found["probability"], found["probability"]], axis=1)
+        else:
+            p = found[[f"probability_{name}" for name in classes]].to_numpy()
+        best = {case: (classes[row.argmax()], row.max()) for case, row in zip(found["slide_id"], p, strict=True)}
+        cases = [best.get(row.slide_id, best.get(row.patient_id, ("", np.nan))) for row in table.itertuples()]
+        table["predicted"] = [name for name, _ in cases]
+        table["p"] = [float(value) for _, value in cases]
+        return table.assign(right=table["predicted"] == table["label"])
+
+    def maps(self, key: Key) -> PatchMaps:
+        """Computed where they are not kept; features are let go of."""
+        with self._lock:
+            if key in self._maps:
+                self._maps.move_to_end(key)
+                return self._maps[key]
+        maps = self._compute(key)
+        empty = torch.empty((len(maps), 0))
+        maps = replace(maps, bag=replace(maps.bag, features=empty))
+        with self._lock:
+            self._maps[key] = maps
+            while len(self._maps) > KEPT:
+                self._maps.popitem(last=False)
+        return maps
+
+    def _compute(self, key: Key) -> PatchMaps:
+        job = self.run.job_of(key.slide_id, variant=key.variant, cohort=key.cohort, seed=key.seed)
+        model, card = load_model(job.folder)
+        if card.level == "slide":
+            return explain(model, card, self.run.bag_of(key.slide_id, cohort=key.cohort))[0]
+        patient, names = self._case(key)
+        bags = [self.run.bag_of(name, cohort=key.cohort) for name in names]
+        return explain_patient(model, card, patient, bags)[names.index(key.slide_id)]
+
+    def _case(self, key: Key) -> tuple[str, list[str]]:
+        """The slide's patient and all slides of the patient: a model of patients looks at them together."""
+        slides = self.run.slides[self.run.slides["cohort"] == key.cohort]
+        patient = str(slides.loc[slides["slide_id"] == key.slide_id, "patient_id"].iloc[0])
+        return patient, [str(name) for name in slides.loc[slides["patient_id"] == patient, "slide_id"]]
+
+
+def features_in(run: Run, folder: Path) -> Run:
+    """The run with its features in another folder."""
+    found = {slide_name(stem): path for stem, path in find_bags(folder).items()}
+    missing = [slide_id for slide_id in run.slides["slide_id"] if slide_id not in found]
+    if len(missing) == len(run.slides):
+        raise FeatureError(
+            f"{folder}: none of its {len(found)} feature files is of a slide of {run.folder}; expected "
+            f"{', '.join(missing[:3])}, ... Give the folder of the features that the study was run on."
+        )
+    elsewhere = [str(found.get(slide_id, folder / slide_id)) for slide_id in run.slides["slide_id"]]
+    return replace(run, slides=run.slides.assign(features=elsewhere))
+
+
+def place(bag: Bag, slide: Slide | None, features: Path | None = None) -> Placement:
+    """Patches on the slide, or on their own. A slide that cannot be that of the features is an error."""
+    own = squares_of(bag)
+    squares = own if slide is None else check_slide(bag, slide, features)
+    return Placement(
+        coords=squares.corners,
+        edge=squares.edge,
+        cell=min(squares.edge, spacing(squares.corners)),
+        scale=squares.edge / own.edge,
+    )
+
+
+def columns(maps: PatchMaps, placement: Placement) -> dict[str, NDArray[np.float32]]:
+    """What a pane draws and says, a value a patch. Ranks are in [0, 1]; evidence is ranked by its size."""
+    evidence = maps.evidence_for()
+    shift = shifts(maps) * placement.scale
+    values = {
+        "x": placement.coords[:, 0],
+        "y": placement.coords[:, 1],
+        "attention": maps.attention,
+        "attention_rank": ranks(maps.attention),
+        "evidence": evidence,
+        "evidence_rank": ranks(np.abs(evidence)),
+        "shift": shift,
+        "shift_rank": ranks(shift),
+    }
+    return {name: np.ascontiguousarray(value, dtype=np.float32) for name, value in values.items()}
+
+
+def shifts(maps: PatchMaps) -> Floats:
+    """(patch,): how far from its place the jigsaw puts a patch, in the unit of its coordinates; 0 without a jigsaw."""
+    if maps.jigsaw is None:
+        return np.zeros(len(maps))
+    return np.hypot(*(maps.jigsaw - maps.coords).T)
+
+
+def ranks(values: Floats) -> Floats:
+    """0 for the least, 1 for the most; equal values have equal ranks."""
+    if len(values) < 2:
+        return np.ones(len(values))
+    return (rankdata(values) - 1) / (len(values) - 1)
+
+
+def limit(values: Floats) -> float:
+    """Where a colour map ends: a hundredth of the patches may lie beyond."""
+    size = np.abs(values)
+    return float(np.percentile(size, 99)) or float(size.max()) or 1.0

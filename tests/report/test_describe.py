@@ -1,0 +1,62 @@
+"""A method in words: what is set can be read, and what is not there is not spoken of."""
+
+from dataclasses import asdict
+
+import pytest
+
+from jigsawmil.nn.model import METHODS
+from jigsawmil.report.describe import different, known_settings, method_words, training_words
+from jigsawmil.train.settings import Settings
+
+FULL = "graph-abmil+jigsaw"
+
+
+@pytest.mark.parametrize(
+    ("changed", "said"),
+    [
+        ({"k": 25}, "25 nearest neighbours"),
+        ({"graph": "radius", "radius": 300.0}, "300 microns"),
+        ({"sigma": 0.2}, "sigma = 0.2"),
+        ({"sigma": "max-nearest"}, "a nearest neighbour"),
+        ({"conv": "sage"}, "GraphSAGE"),
+        ({"layers": 1}, "1 layer of"),
+        ({"heads": 4}, "4 heads"),
+        ({"kinds": 6}, "how often 6 kinds of patches are neighbours"),
+        ({"gated": True}, "Gated attention pooling"),
+        ({"grid": 7}, "7 x 7 cells"),
+        ({"jigsaw": "consistency"}, "discriminator"),
+        ({"jigsaw": "equivariance"}, "permuting"),
+        ({"lambda_": 0.25}, "lambda = 0.25"),
+        ({"lambda_": "em-per-slide"}, "each slide its lambda"),
+        ({"lambda_": "balanced"}, "both terms weigh the same"),
+        ({"lambda_a": 3.0, "lambda_every": 5}, "a = 3, b = 1, renewed every 5 epochs"),
+        ({"level": "patient"}, "slides of a patient"),
+    ],
+)
+def test_a_setting_can_be_read(changed: dict[str, object], said: str) -> None:
+    words = method_words(asdict(Settings(method=FULL, **changed)))
+    assert said in words
+    assert said not in method_words(asdict(Settings(method=FULL)))
+
+
+@pytest.mark.parametrize("method", METHODS)
+def test_only_what_a_method_has_is_spoken_of(method: str) -> None:
+    words, has = method_words(asdict(Settings(method=method))), METHODS[method]
+    assert ("nearest neighbours" in words) == has.graph
+    assert ("ttention pooling" in words) == has.attention
+    assert ("lambda" in words) == ("cells" in words) == has.jigsaw == ("No jigsaw" not in words)
+
+
+def test_training_in_words() -> None:
+    assert "stops when their loss has not fallen by 0.01 for 10 epochs" in training_words(asdict(Settings()))
+    all_of_them = training_words(asdict(Settings(patience=0, epochs=7, batch_size=4, class_weights=True)))
+    assert "7 epochs on all training slides" in all_of_them
+    assert "4 slides a step, classes weighted" in all_of_them
+
+
+def test_marks_of_a_job_are_no_settings_and_differences_are_found() -> None:
+    spec = {"cohort": "f00", "folds": "ba2", "seed": 3, "shuffled": False, **asdict(Settings(k=9))}
+    assert known_settings(spec) == Settings(k=9)
+    differ, shared = different({"a": Settings(k=9), "b": Settings(k=8, lr=1e-3)})
+    assert differ == ["k", "lr"]
+    assert set(differ) | set(shared) == set(asdict(Settings()))

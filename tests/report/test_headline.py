@@ -1,0 +1,114 @@
+"""The headline says what the tables say: no more, and not less."""
+
+import numpy as np
+import pandas as pd
+import pytest
+
+from jigsawmil.report.headline import answer, behind, overall
+from jigsawmil.study.compare import compare_methods, summarise
+
+NAN = float("nan")
+
+
+def summary(**areas: tuple[float, float, float]) -> pd.DataFrame:
+    """method = AUC, low, high; a name's underscore is a plus."""
+    rows = [{"method": m, "auc_oof": a, "auc_low": low, "auc_high": high} for m, (a, low, high) in areas.items()]
+    return pd.DataFrame(rows)
+
+
+def pairs(*rows: tuple[str, str, float, float]) -> pd.DataFrame:
+    found = [{"method_a": a, "method_b": b, "delong_p_holm": d, "t_p_holm": t} for a, b, d, t in rows]
+    return pd.DataFrame(found).assign(difference=0.2)
+
+
+TWO = summary(abmil=(0.6, 0.52, 0.7), graph=(0.8, 0.7, 0.9))
+
+
+@pytest.mark.parametrize(
+    ("delong", "t", "said", "apart"),
+    [
+        (0.01, 0.02, "both tests tell it apart from the baseline, abmil (0.600)", True),
+        (
+            0.01,
+            0.2,
+            "DeLong's test tells it apart from the baseline, abmil (0.600), the corrected t-test does not",
+            True,
+        ),
+        (NAN, 0.01, "the corrected t-test tells it apart from the baseline", True),
+        (0.2, 0.3, "No method can be told apart from another; the highest AUC is that of graph, 0.800", False),
+        (NAN, NAN, "No method can be told apart from another", False),
+    ],
+)
+def test_what_the_tests_say_of_the_best_and_the_baseline(delong: float, t: float, said: str, apart: bool) -> None:
+    found = answer(TWO, pairs(("abmil", "graph", delong, t)), "abmil")
+    assert said in found.headline
+    assert "0.800 [0.700, 0.900]" in found.headline
+    assert (found.best, found.apart) == ("graph", apart)
+
+
+def test_better_than_another_is_not_better_than_the_baseline() -> None:
+    three = pd.concat([TWO, summary(other=(0.3, 0.2, 0.4))])
+    tests = pairs(("abmil", "graph", 0.3, 0.4), ("graph", "other", 0.001, 0.01), ("abmil", "other", 0.01, 0.2))
+    assert "but it cannot be told apart from the baseline, abmil" in answer(three, tests, "abmil").headline
+    first = answer(three, tests, "graph")
+    assert (
+        first.headline == "No method improves on the baseline, graph, which has the highest AUC, 0.800 [0.700, 0.900]."
+    )
+    assert "graph cannot be told apart from abmil." in first.further
+
+
+def test_chance_is_told() -> None:
+    none = summary(abmil=(0.52, 0.4, 0.6), graph=(0.6, 0.45, 0.7))
+    found = answer(none, pairs(("abmil", "graph", 0.5, 0.5)), "abmil")
+    assert found.headline.startswith(
+        "No method can be told from chance, or apart from another; the highest AUC is that of"
+    )
+    some = summary(abmil=(0.52, 0.4, 0.6), graph=(0.8, 0.7, 0.9))
+    found = answer(some, pairs(("abmil", "graph", 0.001, 0.01)), "abmil")
+    assert "abmil cannot be told from chance (0.5)." in found.further
+
+
+@pytest.mark.parametrize(
+    ("bounds", "said"),
+    [
+        ((0.6, 0.4, 0.8), "abmil reaches an AUC of 0.600 [0.400, 0.800], which cannot be told from chance."),
+        ((0.8, 0.6, 0.9), "better than chance."),
+        ((0.2, 0.1, 0.4), "worse than chance."),
+        ((NAN, NAN, NAN), "No AUC is defined"),
+    ],
+)
+def test_one_method_is_compared_with_chance_alone(bounds: tuple[float, float, float], said: str) -> None:
+    assert said in answer(summary(abmil=bounds), pd.DataFrame(), "abmil").headline
+
+
+def test_beyond_two_classes_the_bootstrap_bounds_the_answer(graded: pd.DataFrame) -> None:
+    grades = ["low", "middle", "high"]
+    table = summarise(graded, grades, "ordinal", resamples=100)
+    found = answer(table, compare_methods(graded, grades), "abmil")
+    row = table.set_index("method").loc[found.best]
+    assert f"[{row['boot_low']:.3f}, {row['boot_high']:.3f}]" in found.headline
+    assert "DeLong" not in found.headline
+
+
+def test_the_best_is_said_to_be_chosen_after_the_fact(predictions) -> None:
+    table = predictions()
+    found = answer(summarise(table, resamples=5), compare_methods(table), "abmil")
+    assert any("after seeing the results" in line for line in found.further)
+
+
+def test_over_cohorts_those_with_a_difference_are_counted_and_named() -> None:
+    won = answer(TWO, pairs(("abmil", "graph", 0.01, 0.02)), "abmil")
+    lost = answer(TWO, pairs(("abmil", "graph", 0.5, 0.5)), "abmil")
+    assert overall({"a": won, "b": lost, "c": lost}, "abmil").startswith("In 1 of 3 cohorts (a) the best method can be")
+    assert overall({"a": lost, "b": lost}, "abmil").startswith("In none of 2 cohorts")
+    assert overall({"a": won, "b": won}, "").startswith("In all 2 cohorts the best method can be told apart from its")
+
+
+def test_the_figures_behind_the_headline() -> None:
+    tests = pairs(("abmil", "graph", 0.0001, 0.0312))
+    assert behind(tests, "graph", "abmil") == (
+        "graph against abmil: difference 0.200; DeLong: p <0.001; corrected t: p = 0.031."
+    )
+    undefined = tests.assign(delong_p_holm=np.nan, t_p_holm=np.nan)
+    assert "no test is defined" in behind(undefined, "graph", "abmil")
+    assert behind(tests, "abmil", "abmil") == ""

@@ -1,0 +1,113 @@
+"""A run folder read back."""
+
+import json
+import shutil
+from collections.abc import Callable
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from jigsawmil.errors import ConfigError, FeatureError, StudyError
+from jigsawmil.study.run_folder import is_run, open_run
+from jigsawmil.study.study import Result, Study, run_study
+
+
+@pytest.fixture(scope="module")
+def done(
+    phantom: Path, study_of: Callable[..., Study], tmp_path_factory: pytest.TempPathFactory
+) -> tuple[Path, Result]:
+    out = tmp_path_factory.mktemp("runs") / "run"
+    return out, run_study(study_of(phantom, shuffle_control=True), out)
+
+
+def test_tables_come_back_as_they_were(done: tuple[Path, Result]) -> None:
+    out, result = done
+    run = open_run(out)
+    columns = list(result.predictions.columns)
+    for column in columns:
+        assert list(run.predictions[column]) == list(result.predictions[column]), column
+    assert list(run.summary["auc_oof"]) == list(result.summary["auc_oof"])
+    assert list(run.control["probability"]) == list(result.control["probability"])
+    assert run.variants == ("abmil", "graph-mil")
+    assert run.cohorts == ("c",)
+    assert run.seeds == (0,)
+    assert run.task("c") == "binary"
+    assert len(run.jobs) == 4  # the control's are not among them
+
+
+def test_a_slide_is_explained_by_the_model_that_never_saw_it(done: tuple[Path, Result]) -> None:
+    run = open_run(done[0])
+    folds = json.loads((done[0] / "folds.json").read_text())
+    assert folds
+    for slide_id in run.slides["slide_id"]:
+        job = run.job_of(slide_id, variant="abmil")
+        tested = (job.folder / "predictions.csv").read_text().splitlines()[1:]
+        assert slide_id in {line.split(",")[0] for line in tested}
+        assert job.variant == "abmil"
+    assert run.job_of(slide_id).variant == "graph-mil"  # the last, where none is named
+
+
+def test_a_patient_that_was_pooled_is_found_by_its_slides(
+    phantom: Path, study_of: Callable[..., Study], tmp_path: Path
+) -> None:
+    run_study(study_of(phantom, methods=("abmil",), level="patient"), tmp_path / "run")
+    run = open_run(tmp_path / "run")
+    for slide_id, patient in zip(run.slides["slide_id"], run.slides["patient_id"], strict=True):
+        tested = (run.job_of(slide_id).folder / "predictions.csv").read_text()
+        assert patient in {line.split(",")[0] for line in tested.splitlines()}
+
+
+def test_features_are_read_from_where_the_study_read_them(
+    own: Path, study_of: Callable[..., Study], tmp_path: Path
+) -> None:
+    run_study(study_of(own, methods=("abmil",)), tmp_path / "run")
+    run = open_run(tmp_path / "run")
+    slide = run.slides["slide_id"].iloc[0]
+    bag = run.bag_of(slide)
+    assert bag.slide_id == slide
+    assert len(bag) == run.slides["patches"].iloc[0]
+    shutil.move(own, tmp_path / "moved")
+    with pytest.raises(FeatureError, match=r"no longer there.*--features"):
+        run.bag_of(slide)
+    moved = next((tmp_path / "moved").rglob("*.h5")).parent
+    assert np.array_equal(run.bag_of(slide, folder=moved).features, bag.features)
+
+
+def test_what_is_not_there_is_named(done: tuple[Path, Result], tmp_path: Path) -> None:
+    run = open_run(done[0])
+    with pytest.raises(StudyError, match=r"nowhere: no slide of .*slides\.csv"):
+        run.job_of("nowhere")
+    with pytest.raises(ConfigError, match="graph-mil"):
+        run.job_of(run.slides["slide_id"].iloc[0], variant="graph-mill")
+    with pytest.raises(StudyError, match="no such folder"):
+        open_run(tmp_path / "none")
+    with pytest.raises(StudyError, match=r"no study\.json"):
+        open_run(tmp_path)
+    assert not is_run(tmp_path)
+
+
+def test_a_damaged_run_is_said_to_be_one(done: tuple[Path, Result], tmp_path: Path) -> None:
+    copy = Path(shutil.copytree(done[0], tmp_path / "copy"))
+    (copy / "study.json").write_text('{"format": 1, "classes": ')
+    with pytest.raises(StudyError, match="damaged"):
+        open_run(copy)
+    (copy / "study.json").write_text('{"format": 1, "classes": {"c": ["a", "b"]}}')
+    with pytest.raises(StudyError, match="another version"):
+        open_run(copy)
+
+
+def test_a_damaged_table_is_said_to_be_one(done: tuple[Path, Result], tmp_path: Path) -> None:
+    copy = Path(shutil.copytree(done[0], tmp_path / "copy"))
+    (copy / "summary.csv").write_text("method,auc_mean\nabmil,zero\n")
+    with pytest.raises(StudyError, match="a table of the run is damaged"):
+        open_run(copy)
+
+
+def test_a_slide_without_a_finished_job_has_no_model(done: tuple[Path, Result], tmp_path: Path) -> None:
+    copy = Path(shutil.copytree(done[0], tmp_path / "copy"))
+    run = open_run(copy)
+    slide = run.slides["slide_id"].iloc[0]
+    shutil.rmtree(run.job_of(slide).folder)
+    with pytest.raises(StudyError, match="Run the study to its end"):
+        open_run(copy).job_of(slide)

@@ -1,0 +1,14 @@
+"""Synthetic slides."""
+
+from ..fixtures.slides import (  # noqa: F401
+    digests,
+    encoder,
+    painted,
+    painting,
+    picture,
+    plan,
+    real_slide,
+    script,
+    slides,
+    tiff,
+)
