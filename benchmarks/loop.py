@@ -23,8 +23,9 @@ from jigsawmil.bags.formats import write_bag
 from jigsawmil.cohort.cohort import Cohort
 from jigsawmil.nn.batch import PAPER
 from jigsawmil.nn.model import METHODS, build_model
+from jigsawmil.train.config import TrainConfig
 from jigsawmil.train.feed import Feed
-from jigsawmil.train.fit import Epoch, TrainConfig, fit
+from jigsawmil.train.fit import Epoch, fit
 
 from . import ROOT, provenance, write
 from .contenders import tissue_slide, train_ours

@@ -16,8 +16,9 @@ from jigsawmil.nn.batch import Batch
 from jigsawmil.nn.model import METHODS, Model
 from jigsawmil.train.apply import apply_model
 from jigsawmil.train.checkpoint import ModelCard
+from jigsawmil.train.config import TrainConfig
 from jigsawmil.train.feed import Feed
-from jigsawmil.train.fit import TrainConfig, predict
+from jigsawmil.train.fit import predict
 
 GRAPH = GraphConfig(k=4)
 

@@ -20,8 +20,9 @@ from jigsawmil.nn.batch import Batch
 from jigsawmil.nn.model import Model
 from jigsawmil.train import checkpoint
 from jigsawmil.train.checkpoint import ModelCard, load_model, load_state, origin, save_model, save_state, write_json
+from jigsawmil.train.config import TrainConfig
 from jigsawmil.train.feed import Feed
-from jigsawmil.train.fit import TrainConfig, predict
+from jigsawmil.train.fit import predict
 
 Small = Callable[..., Model]
 

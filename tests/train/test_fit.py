@@ -16,19 +16,9 @@ from torch import Tensor
 from jigsawmil.errors import ConfigError, StudyError
 from jigsawmil.nn.model import Model
 from jigsawmil.train import fit as module
+from jigsawmil.train.config import TrainConfig
 from jigsawmil.train.feed import Feed
-from jigsawmil.train.fit import (
-    Epoch,
-    Progress,
-    TrainConfig,
-    autocast,
-    class_weights,
-    evaluate,
-    fit,
-    macro_auc,
-    pick_device,
-    predict,
-)
+from jigsawmil.train.fit import Epoch, Progress, autocast, class_weights, evaluate, fit, macro_auc, pick_device, predict
 from jigsawmil.train.lambdas import Lambda, LambdaConfig
 
 Small = Callable[..., Model]

@@ -9,7 +9,7 @@ from jigsawmil.config import from_mapping
 from jigsawmil.errors import ConfigError
 from jigsawmil.graph import GraphConfig
 from jigsawmil.nn.model import METHODS, ModelConfig
-from jigsawmil.train.fit import TrainConfig
+from jigsawmil.train.config import TrainConfig
 from jigsawmil.train.lambdas import LambdaConfig
 from jigsawmil.train.settings import Settings
 

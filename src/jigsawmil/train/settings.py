@@ -7,7 +7,7 @@ from typing import Any
 from ..config import choose, require
 from ..graph import GraphConfig
 from ..nn.model import METHODS, ModelConfig
-from .fit import TrainConfig
+from .config import TrainConfig
 from .lambdas import parse_lambda
 
 KINDS: dict[Any, str] = {
