@@ -8,7 +8,7 @@ ARROW = [
     *("bags", "slides", "statistics", "tasks", "cohort", "synthetic", "graph", "nn", "train"),
     *("maps", "study", "cluster", "report", "viewer"),
 ]
-GROUND = {"errors", "files", "config", "drawing"}  # below everything: each imports at most errors and files
+GROUND = {"errors", "files", "config", "drawing", "lazy"}  # below everything: each imports at most errors and files
 OUTSIDE = {"cli", "__init__", "__main__"}  # above everything
 
 
