@@ -22,7 +22,7 @@ lint: $(VENV)/.dev
 	$(BIN)/mypy
 
 bench: $(VENV)/.bench
-	$(BIN)/python -m benchmarks.step
+	$(BIN)/python -m benchmarks.speed.step
 
 evidence: $(VENV)/.dev
 	$(BIN)/python -m benchmarks.evidence

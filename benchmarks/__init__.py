@@ -1,4 +1,6 @@
-"""Speed and memory against real peers; README.md says what is compared. Here: what every benchmark writes down."""
+"""Benchmarks of speed/ and of accuracy (evidence/), and the pictures/ of the documentation: see README.md.
+
+Here: what every benchmark writes down."""
 
 import datetime
 import importlib.metadata
@@ -10,6 +12,7 @@ from pathlib import Path
 from typing import Any
 
 ROOT = Path(__file__).parent.parent
+RESULTS = ROOT / "benchmarks" / "results"
 PACKAGES = ("jigsawmil", "torch", "numpy", "scipy", "numba", "torchmil", "torch_geometric")
 
 

@@ -1,4 +1,4 @@
-"""One training step against real peers: `python -m benchmarks.step` prints tables and writes JSON.
+"""One training step against real peers: `python -m benchmarks.speed.step` prints tables and writes JSON.
 
 Each contender lives in a process of its own. In every round each makes one step, in an order drawn anew; one process is
 at work at a time, with a pause between turns (idle OpenMP threads spin for milliseconds after a step), so that noise
@@ -28,7 +28,7 @@ from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
 from rich.table import Table
 
-from . import ROOT, free_memory, provenance, write
+from .. import RESULTS, ROOT, free_memory, provenance, write
 from .contenders import (
     ABMIL,
     ALONE,
@@ -138,7 +138,7 @@ class Worker:
         self._log = tempfile.TemporaryFile("w+")  # noqa: SIM115 - lives as long as the process
         threads = {f"{library}_NUM_THREADS": str(THREADS) for library in ("OMP", "MKL", "OPENBLAS", "NUMBA")}
         self._process = subprocess.Popen(
-            [sys.executable, "-m", "benchmarks.contenders", name, str(n)],
+            [sys.executable, "-m", "benchmarks.speed.contenders", name, str(n)],
             cwd=ROOT,
             env={**os.environ, **threads},
             stdin=subprocess.PIPE,
@@ -320,11 +320,11 @@ def _mb(size: int | None) -> str:
 
 
 def main(arguments: Sequence[str] | None = None) -> None:
-    parser = argparse.ArgumentParser(prog="python -m benchmarks.step", description=__doc__)
+    parser = argparse.ArgumentParser(prog="python -m benchmarks.speed.step", description=__doc__)
     parser.add_argument("--sizes", type=int, nargs="+", default=SIZES, metavar="N", help="patches of the slide")
     parser.add_argument("--quick", action="store_true", help="N = 1,000 and 3,278 only")
     parser.add_argument("--rounds", type=int, default=ROUNDS, help="timed steps of each contender")
-    parser.add_argument("--out", type=Path, default=ROOT / "benchmarks" / "results" / "step.json")
+    parser.add_argument("--out", type=Path, default=RESULTS / "step.json")
     options = parser.parse_args(arguments)
     if options.rounds < 1:
         parser.error(f"--rounds {options.rounds}; expected at least 1")

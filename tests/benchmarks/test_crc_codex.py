@@ -2,7 +2,6 @@
 
 import importlib
 import json
-import sys
 from pathlib import Path
 from typing import Any
 
@@ -10,10 +9,9 @@ import numpy as np
 import pandas as pd
 import pytest
 
-sys.path.insert(0, str(Path(__file__).parents[1]))  # benchmarks/ is no part of the installed package
-data: Any = importlib.import_module("benchmarks.codex_data")
-fits: Any = importlib.import_module("benchmarks.codex_fits")
-crc: Any = importlib.import_module("benchmarks.crc_codex")
+data: Any = importlib.import_module("benchmarks.evidence.codex_data")
+fits: Any = importlib.import_module("benchmarks.evidence.codex_fits")
+crc: Any = importlib.import_module("benchmarks.evidence.crc_codex")
 
 
 @pytest.fixture(scope="module")

@@ -2,17 +2,14 @@
 
 import importlib
 import json
-import sys
-from pathlib import Path
 from typing import Any
 
 import pytest
 
-sys.path.insert(0, str(Path(__file__).parents[1]))  # benchmarks/ is no part of the installed package
 benchmarks: Any = importlib.import_module("benchmarks")
 
 
-@pytest.mark.parametrize("name", ["extract", "ray_jobs", "tissue"])
+@pytest.mark.parametrize("name", ["speed.extract", "speed.ray_jobs", "evidence.tissue"])
 def test_a_page_has_the_figures_that_were_measured(name: str) -> None:
     module = importlib.import_module(f"benchmarks.{name}")
     page = module.PAGE.read_text()
@@ -20,6 +17,6 @@ def test_a_page_has_the_figures_that_were_measured(name: str) -> None:
 
 
 def test_the_page_of_sizes_has_what_the_command_prints() -> None:
-    sizing: Any = importlib.import_module("benchmarks.sizing")
+    sizing: Any = importlib.import_module("benchmarks.speed.sizing")
     page = sizing.PAGE.read_text()
     assert benchmarks.placed(page, sizing.COMMAND, sizing.table()) == page

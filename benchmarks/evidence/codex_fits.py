@@ -20,7 +20,7 @@ from jigsawmil.train.feed import Feed
 from jigsawmil.train.fold import fit_split
 from jigsawmil.train.settings import Settings
 
-from . import write
+from .. import write
 from .codex_data import part, patient_folds
 
 INNER = 2  # folds of the training patients that a choice rests on

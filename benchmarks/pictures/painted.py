@@ -1,4 +1,7 @@
-"""Draw docs/img/painted.png, a painted slide as `jigsawmil tissue` shows it: `python docs/painted.py`."""
+"""Draw docs/img/painted.png, a synthetic slide as `jigsawmil tissue` shows it.
+
+python -m benchmarks.pictures.painted
+"""
 
 import tempfile
 from pathlib import Path
@@ -14,7 +17,9 @@ from jigsawmil.synthetic.phantom import phantom_slides
 from jigsawmil.synthetic.phantom_slide import PATCH_LEVEL0
 from jigsawmil.synthetic.phantom_spec import TYPES, phantom_spec
 
-IMAGE = Path(__file__).parent / "img" / "painted.png"
+from .. import ROOT
+
+IMAGE = ROOT / "docs" / "img" / "painted.png"
 WINDOW = 768  # level-0 pixels
 
 

@@ -7,10 +7,10 @@ import numpy as np
 
 from jigsawmil.report.tables import p_text
 
+from ..speed.step import Judged, Result, markdown
 from .holdout import paired
 from .jigsaw_cases import LEAST, RULES, WITHOUT
 from .results_pictures import row_name
-from .step import Judged, Result, markdown
 
 Found = Mapping[str, Any]
 
@@ -91,9 +91,9 @@ def jigsaw(found: Found) -> list[str]:
         f"`graph-abmil` with and without the jigsaw on {len(cases)} kinds of phantom cohort, {cohorts} independent "
         f"cohorts each (seeds {found['seeds'][0]} to {found['seeds'][-1]}), tested on {found['test_slides']} new "
         "slides a cohort. One factor at a time around a centre; cases, seeds and the rule of judgement were fixed "
-        "before the jigsaw was run, difficulty by the baseline alone (`benchmarks/jigsaw_cases.py` says how). In "
-        "`position` the jigsaw's question and the label's are related; in the others the place of a patch on the glass "
-        "says nothing.",
+        "before the jigsaw was run, difficulty by the baseline alone (`benchmarks/evidence/jigsaw_cases.py` says how). "
+        "In `position` the jigsaw's question and the label's are related; in the others the place of a patch on the "
+        "glass says nothing.",
         f"Gain of AUC with its 95 % interval (Student's, over {cohorts} paired cohort differences). **helps** and "
         f"**hurts**: the interval excludes 0 and the gain is beyond {LEAST} in size; the rest is neutral: not shown. "
         f"† survives Holm's correction over all {len(cases) * len(RULES)} gains; {survive or 'none'} of them "

@@ -12,7 +12,8 @@ import time
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from . import ROOT, results_page
+from .. import ROOT
+from . import results_page
 
 
 @dataclass(frozen=True)
@@ -27,8 +28,9 @@ class Part:
     @property
     def absent(self) -> str:
         """What is not there, or nothing."""
-        if not (ROOT / "benchmarks" / f"{self.name}.py").is_file():
-            return f"benchmarks/{self.name}.py"
+        script = f"benchmarks/evidence/{self.name}.py"
+        if not (ROOT / script).is_file():
+            return script
         return "" if (ROOT / self.data).exists() else self.data
 
 
@@ -37,12 +39,11 @@ PARTS = (
     Part("jigsaw_cases", ("--processes", "2"), 25),
     Part("learning_curve", ("--processes", "2"), 12),
     Part("crc_codex", (), 20, data="../shared/data/crc_codex"),
-    Part("table1", (), 60),
 )
 
 
 def plan(parts: Sequence[Part]) -> list[Part]:
-    """What is to be run; every part is told, with the reason where it is not."""
+    """The parts to run. Every part is printed, with the reason if it is left out."""
     chosen = []
     for part in parts:
         if part.absent:
@@ -55,7 +56,7 @@ def plan(parts: Sequence[Part]) -> list[Part]:
 
 def run(part: Part) -> bool:
     """Whether it came through; what it says goes to the terminal."""
-    command = [sys.executable, "-m", f"benchmarks.{part.name}", *part.arguments]
+    command = [sys.executable, "-m", f"benchmarks.evidence.{part.name}", *part.arguments]
     return subprocess.run(command, cwd=ROOT, check=False).returncode == 0
 
 

@@ -1,7 +1,7 @@
-"""docs/results.md from benchmarks/results/*.json: `python -m benchmarks.results_page`. Nothing on it is typed by hand.
+"""docs/results.md from benchmarks/results/*.json: `python -m benchmarks.evidence.results_page`.
 
-A section a file: what was asked, the command, commit, machine and time, and the figures with their doubt. A file that
-is not there yet leaves a section that says how to make it.
+Nothing on it is typed by hand. One section per file: what was asked, the command, commit, machine and time, and the
+figures with their intervals. A file that is missing leaves a section that says how to make it.
 """
 
 import argparse
@@ -10,13 +10,12 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from . import ROOT, write
+from .. import RESULTS, ROOT, write
 from .results_pictures import draw
 from .results_sections import Found, codex, jigsaw, learning, loop, plain, step, unseen
 
-RESULTS = ROOT / "benchmarks" / "results"
 PAGE = ROOT / "docs" / "results.md"
-COMMAND = "python -m benchmarks.results_page"
+COMMAND = "python -m benchmarks.evidence.results_page"
 HEAD = f"""# Results
 
 Written by `{COMMAND}` from the files in `benchmarks/results`; a test holds this page to them.
@@ -52,7 +51,7 @@ def page(results: Mapping[str, Found | None]) -> str:
 def made_by(found: Found, command: str) -> str:
     """The command, and all that a reader needs to place its figures."""
     machine = found.get("machine") or {}
-    facts = [f"Made by `{found.get('command', command)}`"]
+    facts = [f"Made by `{command}`"]
     commits = found.get("commits") or [found.get("commit") or "unknown"]
     changed = " with changes not committed" if found.get("dirty") else ""
     facts.append(f"commit {' and '.join(commit[:10] for commit in commits)}{changed}")
@@ -70,18 +69,20 @@ def made_by(found: Found, command: str) -> str:
 
 
 SECTIONS = (
-    Section("unseen", "Two unseen phantom cohorts", "python -m benchmarks.unseen", unseen),
-    Section("jigsaw_cases", "Where does the jigsaw help?", "python -m benchmarks.jigsaw_cases", jigsaw),
-    Section("learning_curve", "AUC against the number of slides", "python -m benchmarks.learning_curve", learning),
-    Section("crc_codex", "Real tissue: colorectal cancer by CODEX", "python -m benchmarks.crc_codex", codex),
+    Section("unseen", "Two unseen phantom cohorts", "python -m benchmarks.evidence.unseen", unseen),
+    Section("jigsaw_cases", "Where does the jigsaw help?", "python -m benchmarks.evidence.jigsaw_cases", jigsaw),
+    Section(
+        "learning_curve", "AUC against the number of slides", "python -m benchmarks.evidence.learning_curve", learning
+    ),
+    Section("crc_codex", "Real tissue: colorectal cancer by CODEX", "python -m benchmarks.evidence.crc_codex", codex),
     Section(
         "table1",
         "Table 1 of the paper, on phantom stand-ins",
         "jigsawmil study studies/table1-cancers.toml --phantom --jobs 2",
         plain,
     ),
-    Section("step", "Speed and memory of a step", "python -m benchmarks.step", step),
-    Section("loop", "The training loop beside the bare step", "python -m benchmarks.loop", loop),
+    Section("step", "Speed and memory of a step", "python -m benchmarks.speed.step", step),
+    Section("loop", "The training loop beside the bare step", "python -m benchmarks.speed.loop", loop),
 )
 
 

@@ -1,4 +1,7 @@
-"""Make the screenshots of the README: `jigsawmil demo --out demo`, then `python docs/screenshots.py demo/run`.
+"""Make the screenshots of the README.
+
+    jigsawmil demo --out demo
+    python -m benchmarks.pictures.screenshots demo/run
 
 Each picture is a function that leaves a PNG in docs/img; it needs playwright and a Chromium on the PATH.
 """
@@ -14,7 +17,9 @@ from playwright.sync_api import Browser, Page, sync_playwright
 
 from jigsawmil.report.page import write_report
 
-IMAGES = Path(__file__).parent / "img"
+from .. import ROOT
+
+IMAGES = ROOT / "docs" / "img"
 FLAGS = ["--headless", "--no-sandbox", "--disable-gpu", "--disable-background-networking"]
 FLAGS += ["--disable-component-update", "--disable-sync"]
 

@@ -1,7 +1,7 @@
 """The training loop beside the bare step: what reading, feeding, lambda, clipping and bookkeeping cost.
 
-    .venv/bin/python -m benchmarks.loop                     # 100 slides of 3,278 x 1024, five methods, 3 epochs each
-    .venv/bin/python -m benchmarks.loop --epochs 20
+    .venv/bin/python -m benchmarks.speed.loop                 # 100 slides of 3,278 x 1024, five methods, 3 epochs each
+    .venv/bin/python -m benchmarks.speed.loop --epochs 20
 
 Slides lie on disk in TRIDENT's layout; the loop is `fit`, reading through the feed within the stated memory. After the
 first epoch, in which slides are read and graphs built, epochs of the loop alternate with passes of bare steps over the
@@ -27,7 +27,7 @@ from jigsawmil.train.config import TrainConfig
 from jigsawmil.train.feed import Feed
 from jigsawmil.train.fit import Epoch, fit
 
-from . import ROOT, provenance, write
+from .. import RESULTS, provenance, write
 from .contenders import tissue_slide, train_ours
 
 
@@ -37,7 +37,7 @@ def main() -> None:
     parser.add_argument("--patches", type=int, default=3278)
     parser.add_argument("--epochs", type=int, default=3, help="timed epochs, after the one that reads")
     parser.add_argument("--memory-gb", type=float, default=4.0)
-    parser.add_argument("--out", type=Path, default=ROOT / "benchmarks" / "results" / "loop.json")
+    parser.add_argument("--out", type=Path, default=RESULTS / "loop.json")
     options = parser.parse_args()
     torch.set_num_threads(2)
     with tempfile.TemporaryDirectory() as folder:

@@ -1,4 +1,4 @@
-"""Where does the jigsaw help? `python -m benchmarks.jigsaw_cases` fits phantoms with and without it and writes JSON.
+"""Where does the jigsaw help? Synthetic cohorts with and without it: `python -m benchmarks.evidence.jigsaw_cases`.
 
 **Design.** One factor at a time around a centre (`position`, 40 slides): the size of the slide effect, the number of
 slides, and the strength of the position signal, which is how plainly a patch shows its layer (`noise`) and how many
@@ -35,11 +35,11 @@ import numpy as np
 from jigsawmil.study.compare import holm
 from jigsawmil.synthetic.phantom_spec import phantom_spec
 
-from . import ROOT, provenance, write
+from .. import RESULTS, provenance, write
 from .holdout import TRACED, WORK, Cell, commits, paired, run_cells
 
-COMMAND = "python -m benchmarks.jigsaw_cases"
-OUT = ROOT / "benchmarks" / "results" / "jigsaw_cases.json"
+COMMAND = "python -m benchmarks.evidence.jigsaw_cases"
+OUT = RESULTS / "jigsaw_cases.json"
 SEEDS = tuple(range(2001, 2009))
 TEST = 100  # slides
 LEAST = 0.01  # a gain below this is no help, however sure

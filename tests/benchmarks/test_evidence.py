@@ -1,21 +1,17 @@
 import dataclasses
 import json
 import re
-import sys
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
+from benchmarks.evidence import __main__ as evidence
+from benchmarks.evidence import holdout, jigsaw_cases, learning_curve, results_page, unseen
 from scipy.stats import ttest_1samp
 
-ROOT = Path(__file__).parents[1]
-sys.path.insert(0, str(ROOT))  # benchmarks is no part of the package
-
-from benchmarks import evidence, holdout, jigsaw_cases, learning_curve, results_page, unseen  # noqa: E402
-
-from jigsawmil.errors import StudyError  # noqa: E402
-from jigsawmil.synthetic.phantom_spec import phantom_spec  # noqa: E402
+from jigsawmil.errors import StudyError
+from jigsawmil.synthetic.phantom_spec import phantom_spec
 
 
 def test_the_page_says_what_the_files_say() -> None:
@@ -163,7 +159,7 @@ def test_evidence_names_what_fails_goes_on_and_keeps_to_its_time(monkeypatch, ca
         evidence.Part("unseen", (), 1),
         evidence.Part("nobody_wrote_this", (), 1),
         evidence.Part("learning_curve", (), 500),
-        evidence.Part("loop", (), 1, data="no/such/data"),
+        evidence.Part("maps", (), 1, data="no/such/data"),
         evidence.Part("jigsaw_cases", (), 1),
     )
     monkeypatch.setattr(evidence, "PARTS", parts)
@@ -174,6 +170,6 @@ def test_evidence_names_what_fails_goes_on_and_keeps_to_its_time(monkeypatch, ca
     assert began == ["unseen", "jigsaw_cases"]
     assert pages == [[]]
     said = capsys.readouterr().out
-    assert "left out: benchmarks/nobody_wrote_this.py" in said
+    assert "left out: benchmarks/evidence/nobody_wrote_this.py" in said
     assert "left out: no/such/data" in said
     assert "learning_curve: not begun" in said

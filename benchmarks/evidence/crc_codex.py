@@ -1,7 +1,7 @@
 """Real spatial data: 258,385 cells of 35 colorectal cancer patients. Does a graph method see what a statistic sees?
 
-    .venv/bin/python -m benchmarks.crc_codex                     # 10 x 5 folds; resumes; 40 minutes of one busy core
-    .venv/bin/python -m benchmarks.crc_codex --cells cells.csv.gz --repeats 2 --out /tmp/figures.json
+    .venv/bin/python -m benchmarks.evidence.crc_codex    # 10 x 5 folds; resumes; 40 minutes of one busy core
+    .venv/bin/python -m benchmarks.evidence.crc_codex --cells cells.csv.gz --repeats 2 --out /tmp/figures.json
 
 Patients, not images, are split; a prediction is of a patient. Every repeat draws folds of its own, from seeds 100 on,
 which nothing was tried on. Rows marked `nested` choose among the candidates listed below by cross-validation within
@@ -28,7 +28,7 @@ from jigsawmil.study.compare import compare_methods, holm, summarise
 from jigsawmil.synthetic.phantom import make_phantom
 from jigsawmil.train.settings import Settings
 
-from . import ROOT, provenance, write
+from .. import RESULTS, ROOT, provenance, write
 from .codex_data import composition, enrichment, read_cells, reference
 from .codex_fits import INNER, Bench
 
@@ -109,7 +109,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
     parser.add_argument("--repeats", type=int, default=10)
     parser.add_argument("--folds", type=int, default=5)
     parser.add_argument("--work", type=Path, default=ROOT / "build" / "crc_codex", help="finished fits, to resume from")
-    parser.add_argument("--out", type=Path, default=ROOT / "benchmarks" / "results" / "crc_codex.json")
+    parser.add_argument("--out", type=Path, default=RESULTS / "crc_codex.json")
     options = parser.parse_args(arguments)
     if not options.cells.exists():
         print(

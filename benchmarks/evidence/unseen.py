@@ -1,4 +1,4 @@
-"""Two phantom cohorts that nobody looked at while defaults were chosen: `python -m benchmarks.unseen` writes JSON.
+"""Two synthetic cohorts that nobody looked at while defaults were chosen: `python -m benchmarks.evidence.unseen`.
 
     jigsawmil phantom arrangement --seed 11 --dim 512       five methods, default settings, 3 folds
     jigsawmil phantom position --seed 12 --dim 384          the same
@@ -25,11 +25,11 @@ from jigsawmil.study.study import Study, cohort_spec, make_settings, run_study
 from jigsawmil.synthetic.phantom import phantom_slides, write_phantom
 from jigsawmil.synthetic.phantom_spec import phantom_spec
 
-from . import ROOT, provenance, write
+from .. import RESULTS, provenance, write
 from .holdout import WORK
 
-COMMAND = "python -m benchmarks.unseen"
-OUT = ROOT / "benchmarks" / "results" / "unseen.json"
+COMMAND = "python -m benchmarks.evidence.unseen"
+OUT = RESULTS / "unseen.json"
 COHORTS = {
     "arrangement, seed 11": {"kind": "arrangement", "seed": 11, "dim": 512},
     "position, seed 12": {"kind": "position", "seed": 12, "dim": 384},

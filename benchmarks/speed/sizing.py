@@ -1,7 +1,7 @@
 """How large must the cluster be? Storage, hours and what drives the cost, from rates that were measured.
 
-    .venv/bin/python -m benchmarks.sizing              # prints the table of docs/cluster.md
-    .venv/bin/python -m benchmarks.sizing --write      # and puts it there
+    .venv/bin/python -m benchmarks.speed.sizing              # prints the table of docs/cluster.md
+    .venv/bin/python -m benchmarks.speed.sizing --write      # and puts it there
 
 Rates: a slide of 3,278 patches in the training loop (results/loop.json), tiles read and encoded a second
 (results/extract.json). Sizes follow from the file formats. Nothing is measured here.
@@ -11,12 +11,12 @@ import argparse
 import json
 from typing import Any
 
-from . import ROOT, placed, write
+from .. import RESULTS, ROOT, placed, write
 
 PATCHES, DIM, EPOCHS, FOLDS = 3278, 1024, 30, 5
 COHORTS = (1_000, 10_000, 100_000)
 PAGE = ROOT / "docs" / "cluster.md"
-COMMAND = "benchmarks.sizing --write"
+COMMAND = "benchmarks.speed.sizing --write"
 
 
 def main() -> None:
@@ -74,7 +74,7 @@ def table() -> str:
 
 
 def _rate() -> dict[str, Any] | None:
-    path = ROOT / "benchmarks" / "results" / "extract.json"
+    path = RESULTS / "extract.json"
     if not path.exists():
         return None
     found = json.loads(path.read_text())
@@ -83,7 +83,7 @@ def _rate() -> dict[str, Any] | None:
 
 
 def _read(name: str) -> dict[str, Any]:
-    return json.loads((ROOT / "benchmarks" / "results" / name).read_text())
+    return json.loads((RESULTS / name).read_text())
 
 
 def _bytes(count: float) -> str:

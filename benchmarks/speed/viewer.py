@@ -1,7 +1,7 @@
 """The viewer on a slide of 50,000 patches, in a headless Chromium that draws without a graphics card.
 
-    .venv/bin/python -m benchmarks.viewer
-    .venv/bin/python -m benchmarks.viewer --patches 12050
+    .venv/bin/python -m benchmarks.speed.viewer
+    .venv/bin/python -m benchmarks.speed.viewer --patches 12050
 
 *Latency*: from the event in the browser (`performance.now` in a listener that hears it first) to the second animation
 frame after it, by which its effect has been drawn and handed on; an idle page would show some 20 to 33 ms. *Busy*: the
@@ -29,7 +29,7 @@ import numpy as np
 from jigsawmil.bags.formats import write_bag
 from jigsawmil.study.study import Study, cohort_spec, make_settings, run_study
 
-from . import ROOT, provenance, write
+from .. import RESULTS, provenance, write
 from .contenders import tissue_slide
 
 FLAGS = ["--headless", "--no-sandbox"] + [
@@ -67,7 +67,7 @@ LISTEN = """() => {
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.split("\n")[0])
     parser.add_argument("--patches", type=int, default=50_000)
-    parser.add_argument("--out", type=Path, default=ROOT / "benchmarks" / "results" / "viewer.json")
+    parser.add_argument("--out", type=Path, default=RESULTS / "viewer.json")
     options = parser.parse_args()
     from playwright.sync_api import sync_playwright
 

@@ -2,7 +2,6 @@
 
 import importlib
 import json
-import sys
 from pathlib import Path
 from typing import Any
 
@@ -10,9 +9,8 @@ import numpy as np
 import pytest
 import torch
 
-sys.path.insert(0, str(Path(__file__).parents[1]))  # benchmarks/ is no part of the installed package
-contenders: Any = importlib.import_module("benchmarks.contenders")
-step: Any = importlib.import_module("benchmarks.step")
+contenders: Any = importlib.import_module("benchmarks.speed.contenders")
+step: Any = importlib.import_module("benchmarks.speed.step")
 
 N = 120
 TRAINING = [name for name in contenders.CONTENDERS if name not in (contenders.GRAPH, contenders.QUERY)]

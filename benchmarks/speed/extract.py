@@ -1,8 +1,8 @@
 """Extraction beside the bare encoder, and what the whole way from painted slides gives.
 
     .venv/bin/python examples/from_slides.py --out from-slides      # first: paint, extract, compare, train, predict
-    .venv/bin/python -m benchmarks.extract --example from-slides    # measures, and writes docs/extract.md
-    .venv/bin/python -m benchmarks.extract --write                  # only the page, from results/extract.json
+    .venv/bin/python -m benchmarks.speed.extract --example from-slides    # measures, and writes docs/extract.md
+    .venv/bin/python -m benchmarks.speed.extract --write                  # only the page, from results/extract.json
 
 Speed: a slide is extracted anew (tissue, tiles, reading, encoding, writing), then its tiles, read beforehand, pass
 through the encoder alone, in a process of its own as a person would start one; the two alternate, so that noise hits
@@ -36,11 +36,11 @@ from jigsawmil.slides.tissue import find_tissue
 from jigsawmil.synthetic.painter import Plan, paint, write_slide
 from jigsawmil.train.checkpoint import load_model
 
-from . import ROOT, paragraph, placed, provenance, where, write
+from .. import RESULTS, ROOT, paragraph, placed, provenance, where, write
 
 ENCODER = "efficientnet-lite0"
-RESULT, PAGE = ROOT / "benchmarks" / "results" / "extract.json", ROOT / "docs" / "extract.md"
-COMMAND = "benchmarks.extract --write"
+RESULT, PAGE = RESULTS / "extract.json", ROOT / "docs" / "extract.md"
+COMMAND = "benchmarks.speed.extract --write"
 FEATURES = f"20x_256px_0px_overlap/features_{ENCODER}"
 
 

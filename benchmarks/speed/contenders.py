@@ -1,4 +1,4 @@
-"""The contenders, and the process that runs one of them: `python -m benchmarks.contenders NAME N` obeys `step.py`.
+"""The contenders, and the process that runs one for `step.py`: `python -m benchmarks.speed.contenders NAME N`.
 
 Every contender trains on the same slide with the same optimiser. The graph peers are given the graph method's own
 edges and patch order, so that what is compared is the model's implementation and nothing before it.

@@ -31,7 +31,7 @@ from jigsawmil.synthetic.phantom import phantom_slides, write_phantom
 from jigsawmil.synthetic.phantom_spec import CLASSES, PhantomSpec
 from jigsawmil.train.checkpoint import origin
 
-from . import ROOT, write
+from .. import ROOT, write
 
 WORK = ROOT / "runs" / "evidence"
 TRACED = ("mil", "jigsaw", "lambda_")

@@ -1,6 +1,6 @@
 """Do maps point to what was planted? Patch-level AUC on phantom cohorts, out of fold; and the time of an export.
 
-    .venv/bin/python -m benchmarks.maps                  # about four minutes on one core
+    .venv/bin/python -m benchmarks.evidence.maps                  # about four minutes on one core
 
 Truth. `position`: the planted region is the two nests (about 12 % of a slide); which of them lies high is the label,
 and the tissue around them is the same in both classes. `arrangement`: the planted region is all patches of the types A
@@ -39,8 +39,8 @@ from jigsawmil.synthetic.phantom import Phantom, make_phantom, write_phantom
 from jigsawmil.synthetic.phantom_slide import PhantomSlide
 from jigsawmil.train.checkpoint import ModelCard
 
-from . import ROOT, provenance, write
-from .contenders import tissue_slide
+from .. import RESULTS, provenance, write
+from ..speed.contenders import tissue_slide
 
 KNOBS = {"slides": 45, "patches": 400, "dim": 64, "seed": 6}  # of a size and number that a few minutes allow
 SHARED = {"epochs": 15, "patience": 0}
@@ -61,7 +61,7 @@ VARIANTS: dict[str, dict[str, dict[str, Any]]] = {
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.split("\n")[0])
-    parser.add_argument("--out", type=Path, default=ROOT / "benchmarks" / "results" / "maps.json")
+    parser.add_argument("--out", type=Path, default=RESULTS / "maps.json")
     options = parser.parse_args()
     torch.set_num_threads(1)
     about, began = provenance(), time.perf_counter()

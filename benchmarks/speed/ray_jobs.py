@@ -1,7 +1,7 @@
 """Studies on Ray: does a second worker halve the time, what does Ray add to a job, do a thousand jobs flood anything?
 
-    .venv/bin/python -m benchmarks.ray_jobs            # measures, and writes docs/cluster.md
-    .venv/bin/python -m benchmarks.ray_jobs --write    # only the page, from results/ray_jobs.json
+    .venv/bin/python -m benchmarks.speed.ray_jobs            # measures, and writes docs/cluster.md
+    .venv/bin/python -m benchmarks.speed.ray_jobs --write    # only the page, from results/ray_jobs.json
 
 Jobs are fits on phantom slides, one thread each. One worker and two workers run the same thirty jobs on a fresh
 cluster of one node; start-up (the cluster, and the first job of each worker, which imports everything) is stated and
@@ -28,10 +28,10 @@ from jigsawmil.study.job import Job
 from jigsawmil.study.study import Study, cohort_spec, make_settings, plan
 from jigsawmil.synthetic.phantom import make_phantom, write_phantom
 
-from . import ROOT, paragraph, placed, provenance, where, write
+from .. import RESULTS, ROOT, paragraph, placed, provenance, where, write
 
-RESULT, PAGE = ROOT / "benchmarks" / "results" / "ray_jobs.json", ROOT / "docs" / "cluster.md"
-COMMAND = "benchmarks.ray_jobs --write"
+RESULT, PAGE = RESULTS / "ray_jobs.json", ROOT / "docs" / "cluster.md"
+COMMAND = "benchmarks.speed.ray_jobs --write"
 JOBS = 30
 SMALL = {"hidden": 16, "attention_dim": 8, "grid": 3, "k": 4, "patience": 0}
 

@@ -1,8 +1,6 @@
 """The benchmark of maps measures what it says: a map of the truth is perfect, and one of half of it stands at 0.75."""
 
 import importlib
-import sys
-from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -12,8 +10,7 @@ from sklearn.metrics import roc_auc_score
 from jigsawmil.study.study import make_settings
 from jigsawmil.synthetic.phantom import make_phantom
 
-sys.path.insert(0, str(Path(__file__).parents[1]))  # benchmarks/ is no part of the installed package
-maps: Any = importlib.import_module("benchmarks.maps")
+maps: Any = importlib.import_module("benchmarks.evidence.maps")
 
 
 @pytest.mark.parametrize("kind", ["arrangement", "position"])

@@ -1,4 +1,4 @@
-"""AUC against the number of slides: `python -m benchmarks.learning_curve` writes JSON; the page draws it.
+"""AUC against the number of slides: `python -m benchmarks.evidence.learning_curve` writes JSON; the page draws it.
 
 Two phantoms. `position`: only place tells the label, so ABMIL stays at chance whatever it is given, and the question is
 how many slides a graph needs. `composition`: place tells nothing, every method can know the label, and the question is
@@ -18,12 +18,12 @@ import numpy as np
 
 from jigsawmil.synthetic.phantom_spec import phantom_spec
 
-from . import ROOT, provenance, write
+from .. import RESULTS, provenance, write
 from .holdout import WORK, Cell, commits, run_cells
 from .jigsaw_cases import TRAINING
 
-COMMAND = "python -m benchmarks.learning_curve"
-OUT = ROOT / "benchmarks" / "results" / "learning_curve.json"
+COMMAND = "python -m benchmarks.evidence.learning_curve"
+OUT = RESULTS / "learning_curve.json"
 SEEDS = tuple(range(3001, 3007))
 SIZES = (10, 20, 40, 80, 160)
 TEST = 200  # slides

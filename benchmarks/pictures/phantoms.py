@@ -1,4 +1,7 @@
-"""Draw docs/img/phantoms.png and print the figures that docs/phantoms.md states: `python docs/phantoms.py`."""
+"""Draw docs/img/phantoms.png and print the figures that docs/phantoms.md states.
+
+python -m benchmarks.pictures.phantoms
+"""
 
 from pathlib import Path
 
@@ -14,6 +17,8 @@ from sklearn.preprocessing import StandardScaler
 
 from jigsawmil.synthetic.phantom import PhantomSlide, make_phantom
 from jigsawmil.synthetic.phantom_spec import CLASSES, TYPES
+
+from .. import ROOT
 
 COLOURS = ["#d1495b", "#2e6f95", "#e8e0d0", "#cdb9d6", "#f2cf8d", "#b9d3b0"]  # the planted types stand out
 SEEDS = {"composition": 3, "arrangement": 3, "position": 7}  # slides with holes, some of two pieces
@@ -67,7 +72,7 @@ def mean_feature_auc(kind: str) -> float:
 
 
 if __name__ == "__main__":
-    draw(Path(__file__).parent / "img" / "phantoms.png")
+    draw(ROOT / "docs" / "img" / "phantoms.png")
     print("kind          type accuracy  AUC of mean features")
     for kind in CLASSES:
         print(f"{kind:13s} {type_accuracy(kind):13.3f} {mean_feature_auc(kind):21.2f}")

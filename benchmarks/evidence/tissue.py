@@ -1,7 +1,7 @@
 """The tissue that is found beside the painted truth, and how long a look at a slide takes.
 
-    .venv/bin/python -m benchmarks.tissue            # measures, and writes docs/slides.md
-    .venv/bin/python -m benchmarks.tissue --write    # only the page, from results/tissue.json
+    .venv/bin/python -m benchmarks.evidence.tissue            # measures, and writes docs/slides.md
+    .venv/bin/python -m benchmarks.evidence.tissue --write    # only the page, from results/tissue.json
 
 The limits of the mask were set on other slides of the same painter. Seconds are of one thread's processor time; real
 slides are measured where ../shared/data/slides is at hand.
@@ -28,10 +28,10 @@ from jigsawmil.synthetic.painted import write_painted
 from jigsawmil.synthetic.painter import Plan, paint, write_slide
 from jigsawmil.synthetic.phantom_spec import phantom_spec
 
-from . import ROOT, placed, provenance, where, write
+from .. import RESULTS, ROOT, placed, provenance, where, write
 
-RESULT, PAGE = ROOT / "benchmarks" / "results" / "tissue.json", ROOT / "docs" / "slides.md"
-COMMAND = "benchmarks.tissue --write"
+RESULT, PAGE = RESULTS / "tissue.json", ROOT / "docs" / "slides.md"
+COMMAND = "benchmarks.evidence.tissue --write"
 REAL = {"cmu-small-region.svs": None, "tcga-cr-7395.svs": 0.5}  # the second does not say its resolution
 SLIDES, SEED = 20, 11
 

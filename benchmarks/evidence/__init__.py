@@ -1,0 +1,1 @@
+"""Accuracy on synthetic cohorts and on real tissue, and the page that states it."""
