@@ -45,7 +45,7 @@ def test_the_whole_way_from_slides(tmp_path: Path, capsys: pytest.CaptureFixture
         assert f"$ jigsawmil {verb} " in printed
     assert "6 slides: 6 done" in printed
     summary = pd.read_csv(out / "run" / "summary.csv")
-    assert summary["method"].tolist() == ["abmil", "graph-abmil+jigsaw"]
+    assert summary["variant"].tolist() == ["abmil", "graph-abmil+jigsaw"]
     assert json.loads((out / "model" / "model.json").read_text())["patch_um"] == 128
     table = pd.read_csv(out / "predictions.csv", dtype={"slide_id": str})
     assert table["slide_id"].tolist() == ["0001", "0002"]

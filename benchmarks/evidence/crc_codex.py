@@ -188,7 +188,7 @@ def aucs(table: pd.DataFrame) -> pd.Series:
 def describe(name: str, table: pd.DataFrame, classes: Sequence[str]) -> dict[str, Any]:
     """Mean and std over repeats, and of the mean prediction of each patient over repeats the AUC with its interval."""
     each = aucs(table)
-    (pooled,) = summarise(table.assign(method=name), classes).to_dict("records")
+    (pooled,) = summarise(table.assign(variant=name), classes).to_dict("records")
     chosen = table.groupby(["seed", "fold"])["chosen"].first().value_counts().to_dict() if "chosen" in table else {}
     line = {
         "name": name,
@@ -208,7 +208,7 @@ def compare(found: dict[str, pd.DataFrame], classes: Sequence[str]) -> list[dict
         if name == HEADLINE:
             continue
         ours = found[HEADLINE][found[HEADLINE]["seed"].isin(table["seed"])]
-        both = pd.concat([ours.assign(method=HEADLINE), table.assign(method=name)], ignore_index=True)
+        both = pd.concat([ours.assign(variant=HEADLINE), table.assign(variant=name)], ignore_index=True)
         lines += compare_methods(both, classes).to_dict("records")
     for key in ("delong_p", "t_p"):
         for line, adjusted in zip(lines, holm([line[key] for line in lines]), strict=True):
@@ -249,7 +249,7 @@ def phantom(kind: str, seed: int, noise: float, work: Path, folds: int) -> dict[
 
 
 def markdown(summary: list[dict[str, Any]], versus: list[dict[str, Any]], phantoms: list[dict[str, Any]]) -> str:
-    against = {line["method_b"] if line["method_a"] == HEADLINE else line["method_a"]: line for line in versus}
+    against = {line["variant_b"] if line["variant_a"] == HEADLINE else line["variant_a"]: line for line in versus}
     number: Callable[[float], str] = "{:.3f}".format
     lines = [
         "| method | how | AUC of patients, mean +- std of repeats | of the mean prediction (95 %) | t p | DeLong p |"

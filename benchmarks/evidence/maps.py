@@ -86,7 +86,7 @@ def judge(phantom: Phantom, folder: Path) -> list[dict[str, Any]]:
         variants={name: make_settings({**SHARED, **own}) for name, own in variants.items()},
     )
     print(f"{kind}: {len(phantom.slides)} slides, {', '.join(variants)} ...", flush=True)
-    summary = run_study(study, folder / "run").summary.set_index("method")
+    summary = run_study(study, folder / "run").summary.set_index("variant")
     run, truth = open_run(folder / "run"), {slide.bag.slide_id: slide for slide in phantom}
     rows = []
     for variant in variants:

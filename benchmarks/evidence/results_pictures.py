@@ -44,7 +44,7 @@ def unseen_figure(found: Mapping[str, Any]) -> Figure:
 
 def codex_figure(found: Mapping[str, Any]) -> Figure:
     """The same of the patients of CODEX; repeats take the place of folds."""
-    rows = [{**row, "method": row["name"], "auc_oof": row["auc_patient"]} for row in found["rows"]]
+    rows = [{**row, "variant": row["name"], "cohort": "", "auc_oof": row["auc_patient"]} for row in found["rows"]]
     patients, protocol = found["data"]["patients"], found["protocol"]
     shape = {"slides": patients, "patients": patients, "folds": protocol["folds"], "seeds": protocol["repeats"]}
     return forest_figure(pd.DataFrame(rows).assign(**shape, positive="DII"))
@@ -78,7 +78,7 @@ def row_name(row: Mapping[str, Any]) -> str:
 def lambda_figure(found: Mapping[str, Any]) -> Figure:
     """Losses and lambda of every rule, epoch by epoch, mean over the cohorts of a case."""
     tables = [
-        pd.DataFrame(row["traces"][rule]).assign(cohort=row["case"], method=rule)
+        pd.DataFrame(row["traces"][rule]).assign(cohort=row["case"], variant=rule)
         for row in found["cases"]
         if row["case"] in TRACED
         for rule in RULES

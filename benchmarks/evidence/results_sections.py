@@ -40,7 +40,7 @@ def summary_grid(rows: Sequence[Found]) -> str:
         low, high = (row.get("auc_low"), row.get("auc_high"))
         interval = f" [{low:.3f}, {high:.3f}]" if low is not None and high is not None else ""
         figures = [number(row.get("auc_mean")) + spread, number(row.get("auc_oof")) + interval]
-        lines.append([*([str(row.get("cohort", ""))] if several else []), str(row["method"]), *figures])
+        lines.append([*([str(row.get("cohort", ""))] if several else []), str(row["variant"]), *figures])
     header = ["cohort"] * several + ["method", "AUC, mean of folds", "AUC, pooled out of fold [95 % interval]"]
     return grid(header, lines)
 
@@ -50,8 +50,8 @@ def pair_grid(rows: Sequence[Found], pairs: Sequence[tuple[str, str]]) -> str:
     lines = []
     for row in rows:
         for a, b in pairs:
-            if {row["method_a"], row["method_b"]} == {a, b}:
-                sign = 1 if row["method_a"] == a else -1
+            if {row["variant_a"], row["variant_b"]} == {a, b}:
+                sign = 1 if row["variant_a"] == a else -1
                 tests = [p_value(row.get(key)) for key in ("delong_p_holm", "t_p_holm")]
                 lines.append([str(row.get("cohort", "")), f"{a} - {b}", f"{sign * row['difference']:+.3f}", *tests])
     return grid(["cohort", "pair", "difference", "DeLong p", "corrected t-test p"], lines)
@@ -256,7 +256,7 @@ def loop(found: Found) -> list[str]:
 def codex(found: Found) -> list[str]:
     data, protocol, rows = found["data"], found["protocol"], found["rows"]
     headline = next(row["name"] for row in rows if row["how"] == "nested")
-    against = {name: line for line in found["comparisons"] for name in (line["method_a"], line["method_b"])}
+    against = {name: line for line in found["comparisons"] for name in (line["variant_a"], line["variant_b"])}
     lines = []
     for row in rows:
         tests = [p_value(against[row["name"]][key]) for key in ("t_p_holm", "delong_p_holm")]

@@ -100,7 +100,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
         "commits": sorted({str(job["origin"]["commit"]) for job in jobs}),
     }
     write(options.out, json.dumps(found, indent=1))
-    print(result.summary[["cohort", "method", "auc_mean", "auc_std", "auc_oof", "auc_low", "auc_high"]].to_string())
+    print(result.summary[["cohort", "variant", "auc_mean", "auc_std", "auc_oof", "auc_low", "auc_high"]].to_string())
     print(f"Written to {options.out}")
 
 

@@ -210,7 +210,7 @@ def quality(example: Path, slides: Sequence[Path]) -> dict[str, Any]:
         "tiles": int(pd.read_csv(example / "features" / FEATURES / "extracted.csv")["tiles"].sum()),
         "mask_iou_mean": float(np.mean(overlaps)),
         "mask_iou_least": float(np.min(overlaps)),
-        "auc": {str(row["method"]): float(row["auc_oof"]) for row in summary.to_dict("records")},
+        "auc": {str(row["variant"]): float(row["auc_oof"]) for row in summary.to_dict("records")},
         "evidence_alignment": [found["evidence"] for found in aligned],
         "attention_alignment": [found["attention"] for found in aligned],
     }

@@ -42,16 +42,16 @@ k = 3
 def test_the_tables_of_a_run(finished, cohort: Path, table: Table) -> None:
     run, _ = finished
     summary, predictions = table(run / "summary.csv"), table(run / "predictions.csv")
-    first = ["method", "folds", "auc_mean", "auc_std", "auc_oof", "auc_low", "auc_high"]
+    first = ["variant", "folds", "auc_mean", "auc_std", "auc_oof", "auc_low", "auc_high"]
     assert list(summary.columns[:7]) == first
-    assert list(summary["method"]) == ["abmil", "graph-abmil+jigsaw"]
-    assert list(predictions) == ["method", "fold", "seed", "slide_id", "patient_id", "label", "probability"]
+    assert list(summary["variant"]) == ["abmil", "graph-abmil+jigsaw"]
+    assert list(predictions) == ["variant", "fold", "seed", "slide_id", "patient_id", "label", "probability", "cohort"]
     labels = table(cohort / "labels.csv")
-    for _, rows in predictions.groupby("method"):
+    for _, rows in predictions.groupby("variant"):
         found = rows[["slide_id", "patient_id", "label"]].sort_values("slide_id", ignore_index=True)
         pd.testing.assert_frame_equal(found, labels.sort_values("slide_id", ignore_index=True))  # "0001" stays "0001"
     pairs = table(run / "comparisons.csv")
-    assert pairs[["method_a", "method_b"]].to_numpy().tolist() == [["abmil", "graph-abmil+jigsaw"]]
+    assert pairs[["variant_a", "variant_b"]].to_numpy().tolist() == [["abmil", "graph-abmil+jigsaw"]]
     assert table(run / "left_out.csv").empty
 
 
@@ -68,7 +68,7 @@ def test_predictions_come_from_the_test_folds_that_are_written_down(finished, ta
 def test_the_probability_is_that_of_the_positive_class(finished, cohort: Path, table: Table) -> None:
     run, ran = finished
     assert "positive class tumour" in ran.out
-    predictions = table(run / "predictions.csv").set_index(["method", "slide_id"])
+    predictions = table(run / "predictions.csv").set_index(["variant", "slide_id"])
     bags = find_bags(cohort / "features")
     for method in ("abmil", "graph-abmil+jigsaw"):
         job = run / "jobs" / "cohort" / method / "seed0-fold1"
@@ -152,7 +152,7 @@ def test_more_classes_have_a_column_each(names, compare, cohort: Path, tmp_path:
     assert ran.code == 0, ran.err
     predictions = table(tmp_path / "run" / "predictions.csv")
     columns = [f"probability_{name}" for name in names]  # grades by their value: 2 before 10
-    assert list(predictions.columns[6:]) == columns
+    assert list(predictions.columns[6:]) == [*columns, "cohort"]
     assert predictions[columns].sum(axis=1).to_numpy() == pytest.approx(1, abs=1e-6)
     assert set(predictions["label"]) == set(names)
     assert ("kappa" in " ".join(table(tmp_path / "run" / "summary.csv"))) == bool(ordinal)
@@ -171,10 +171,10 @@ def test_the_shuffle_control_is_reported_beside(compare, given, tmp_path: Path, 
     ran = compare(*given, "--methods", "abmil,graph-mil", "--shuffle-control", "--out", tmp_path / "run")
     assert ran.code == 0, ran.err
     assert "Does place matter in this cohort?" in ran.out
-    control = table(tmp_path / "run" / "control" / "control.csv").set_index("method")
+    control = table(tmp_path / "run" / "control" / "control.csv").set_index("variant")
     assert set(control.index) == {"abmil", "graph-mil"}
     true, moved = (table(tmp_path / "run" / part / "predictions.csv") for part in (".", "control"))
-    same = (true["probability"] - moved["probability"]).abs().groupby(true["method"]).max()
+    same = (true["probability"] - moved["probability"]).abs().groupby(true["variant"]).max()
     assert same["abmil"] < 1e-6  # it cannot see places
     assert same["graph-mil"] > 1e-4
 
@@ -201,7 +201,7 @@ def test_folds_of_a_run_can_be_used_again(finished, compare, given, tmp_path: Pa
     assert ran.code == 0, ran.err
     theirs, ours = (table(folder / "predictions.csv") for folder in (finished[0], tmp_path / "run"))
     columns = ["slide_id", "fold"]
-    pd.testing.assert_frame_equal(ours[columns], theirs.query("method == 'abmil'")[columns])
+    pd.testing.assert_frame_equal(ours[columns], theirs.query("variant == 'abmil'")[columns])
 
 
 def test_the_order_of_patches_changes_nothing(finished, compare, own: Path, tmp_path: Path, table: Table) -> None:
@@ -212,7 +212,7 @@ def test_the_order_of_patches_changes_nothing(finished, compare, own: Path, tmp_
         write_bag(dataclasses.replace(bag, features=bag.features[order], coords=bag.coords[order]), path)
     given = ["--labels", own / "labels.csv", "--features", own / "features"]
     assert compare(*given, "--methods", "graph-abmil+jigsaw", "--folds", "3", "--out", tmp_path / "run").code == 0
-    theirs = table(finished[0] / "predictions.csv").query("method == 'graph-abmil+jigsaw'")
+    theirs = table(finished[0] / "predictions.csv").query("variant == 'graph-abmil+jigsaw'")
     ours = table(tmp_path / "run" / "predictions.csv")
     assert ours["probability"].to_numpy() == pytest.approx(theirs["probability"].to_numpy(), abs=1e-6)
 
@@ -224,7 +224,7 @@ def test_a_study_file(jigsawmil, cohort: Path, tmp_path: Path, table: Table, mon
     monkeypatch.chdir(tmp_path / "elsewhere")  # its paths are relative to the file, not to here
     ran = jigsawmil("study", "../mine.toml", "--out", tmp_path / "run")
     assert ran.code == 0, ran.err
-    assert list(table(tmp_path / "run" / "summary.csv")["method"]) == ["abmil", "near"]
+    assert list(table(tmp_path / "run" / "summary.csv")["variant"]) == ["abmil", "near"]
     assert "4 of 4 jobs are done already." in jigsawmil("study", "../mine.toml", "--out", tmp_path / "run").out
 
 

@@ -55,7 +55,7 @@ def test_heatmap_of_a_run_and_its_contact_sheet(jigsawmil, run: Path, scanned: P
 def test_heatmap_by_file_is_that_of_the_id(jigsawmil, run: Path, features: Path, tmp_path: Path) -> None:
     """A feature file names its slide; the model is still the one that never saw it."""
     for name, item in (("a.png", SLIDE), ("b.png", features)):
-        ran = jigsawmil("heatmap", run, item, "--method", "abmil", "--out", tmp_path / name)
+        ran = jigsawmil("heatmap", run, item, "--variant", "abmil", "--out", tmp_path / name)
         assert ran.code == 0, ran.err
     assert (tmp_path / "a.png").read_bytes() == (tmp_path / "b.png").read_bytes()
 
@@ -79,7 +79,7 @@ def test_export_writes_a_file_a_slide_and_they_agree(jigsawmil, run: Path, cohor
     bag = read_bag(cohort / "features" / f"{SLIDE}.h5")
     assert (table[["x", "y"]].to_numpy() == bag.coords.numpy()).all()
     predictions = pd.read_csv(run / "predictions.csv", dtype={"slide_id": str})
-    rows = predictions[(predictions["slide_id"] == SLIDE) & (predictions["method"] == "graph-abmil+jigsaw")]
+    rows = predictions[(predictions["slide_id"] == SLIDE) & (predictions["variant"] == "graph-abmil+jigsaw")]
     assert measured[0]["probability of tumour"] == pytest.approx(rows["probability"].iloc[0], rel=1e-5)
 
 

@@ -158,7 +158,7 @@ def test_the_demo_runs_through(jigsawmil, tmp_path: Path, table: Table, monkeypa
     ran = jigsawmil("demo", "--jobs", "1")
     assert ran.code == 0, ran.err
     assert "ABMIL should be at chance" in " ".join(ran.out.split())
-    assert list(table(tmp_path / "demo" / "run" / "summary.csv")["method"]) == ["abmil", "graph-abmil+jigsaw"]
+    assert list(table(tmp_path / "demo" / "run" / "summary.csv")["variant"]) == ["abmil", "graph-abmil+jigsaw"]
     assert len(list((tmp_path / "demo" / "run" / "jobs").rglob("attention.safetensors"))) == 6
     assert "demo/run/report.html" in ran.out
     assert "graph-abmil+jigsaw" in (tmp_path / "demo" / "run" / "report.html").read_text()
@@ -196,7 +196,7 @@ def test_jobs_that_failed_are_told_at_the_end(compare, given, tmp_path: Path, ta
         "out of luck",
         "Run the same command again: it does what is missing.",
     ]
-    assert list(table(tmp_path / "run" / "summary.csv")["method"]) == ["abmil"]
+    assert list(table(tmp_path / "run" / "summary.csv")["variant"]) == ["abmil"]
     monkeypatch.setattr(executors, "run_job", real)
     again = compare(*same)
     assert again.code == 0

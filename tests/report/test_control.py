@@ -20,11 +20,11 @@ STRONG = {"abmil": 0.2, "graph-mil": 1.5, "graph-abmil": 2.5}
 
 def test_the_control_pairs_each_method_with_itself(predictions: Make) -> None:
     true, shuffled = predictions(STRONG), predictions({**STRONG, "graph-abmil": 0.0}, noise=1)
-    control = shuffle_control(true, shuffled).set_index("method")
+    control = shuffle_control(true, shuffled).set_index("variant")
     assert list(control.index) == list(STRONG)
-    areas = [summarise(frame, resamples=2).set_index("method")["auc_patient"] for frame in (true, shuffled)]
+    areas = [summarise(frame, resamples=2).set_index("variant")["auc_patient"] for frame in (true, shuffled)]
     for method in STRONG:
-        one, other = (patient_level(f[f["method"] == method]).sort_values("patient_id") for f in (true, shuffled))
+        one, other = (patient_level(f[f["variant"] == method]).sort_values("patient_id") for f in (true, shuffled))
         test = delong_test(one["label"] == "segregated", one["probability"], other["probability"])
         row = control.loc[method]
         assert row["auc_true"] == pytest.approx(areas[0][method])
@@ -41,7 +41,7 @@ def test_place_matters_where_shuffling_costs(predictions: Make) -> None:
     assert answer.startswith("Does place matter in this cohort? Yes: of 2 methods that can see places, 1 lose")
     assert answer.endswith(": graph-abmil.")
     line = next(line for line in methods if line.startswith("graph-abmil:"))
-    row = control.set_index("method").loc["graph-abmil"]
+    row = control.set_index("variant").loc["graph-abmil"]
     assert f"AUC {row['auc_true']:.3f} with true places, {row['auc_shuffled']:.3f} with shuffled ones" in line
     assert "DeLong p <0.001" in line
     assert "luck of training" in caveat
@@ -53,7 +53,7 @@ def test_no_difference_is_not_sold_as_irrelevance(predictions: Make) -> None:
     answer, *methods, _ = control_lines(control)
     assert "Not shown" in answer
     assert "does not show that place is irrelevant" in answer
-    row = control.set_index("method").loc["graph-mil"]
+    row = control.set_index("variant").loc["graph-mil"]
     line = next(line for line in methods if line.startswith("graph-mil:"))
     assert f"anything from {row['low']:+.3f} to {row['high']:+.3f} fits the data" in line
 
@@ -94,7 +94,7 @@ def test_beyond_two_classes_the_corrected_t_decides(graded: pd.DataFrame) -> Non
     shuffled = graded.copy()
     shuffled[columns] = rng.dirichlet(np.ones(3), len(graded))
     control = shuffle_control(graded, shuffled, GRADES)
-    strong = control["method"] == "graph-abmil+jigsaw"
+    strong = control["variant"] == "graph-abmil+jigsaw"
     assert control["delong_p"].isna().all()
     certain = control.assign(t_p_holm=np.where(strong, 0.01, 0.5))
     answer, *methods, _ = control_lines(certain)
@@ -106,7 +106,9 @@ def test_beyond_two_classes_the_corrected_t_decides(graded: pd.DataFrame) -> Non
 
 
 def test_the_table_fits_and_holds_the_figures(predictions: Make) -> None:
-    control = shuffle_control(predictions(), predictions(dict.fromkeys(predictions()["method"].unique(), 0.1), noise=1))
+    control = shuffle_control(
+        predictions(), predictions(dict.fromkeys(predictions()["variant"].unique(), 0.1), noise=1)
+    )
     console = Console(width=300, file=StringIO())
     console.print(control_table(control, 80))
     said = console.file.getvalue()

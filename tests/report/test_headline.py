@@ -12,12 +12,12 @@ NAN = float("nan")
 
 def summary(**areas: tuple[float, float, float]) -> pd.DataFrame:
     """method = AUC, low, high; a name's underscore is a plus."""
-    rows = [{"method": m, "auc_oof": a, "auc_low": low, "auc_high": high} for m, (a, low, high) in areas.items()]
+    rows = [{"variant": m, "auc_oof": a, "auc_low": low, "auc_high": high} for m, (a, low, high) in areas.items()]
     return pd.DataFrame(rows)
 
 
 def pairs(*rows: tuple[str, str, float, float]) -> pd.DataFrame:
-    found = [{"method_a": a, "method_b": b, "delong_p_holm": d, "t_p_holm": t} for a, b, d, t in rows]
+    found = [{"variant_a": a, "variant_b": b, "delong_p_holm": d, "t_p_holm": t} for a, b, d, t in rows]
     return pd.DataFrame(found).assign(difference=0.2)
 
 
@@ -85,7 +85,7 @@ def test_beyond_two_classes_the_bootstrap_bounds_the_answer(graded: pd.DataFrame
     grades = ["low", "middle", "high"]
     table = summarise(graded, grades, "ordinal", resamples=100)
     found = answer(table, compare_methods(graded, grades), "abmil")
-    row = table.set_index("method").loc[found.best]
+    row = table.set_index("variant").loc[found.best]
     assert f"[{row['boot_low']:.3f}, {row['boot_high']:.3f}]" in found.headline
     assert "DeLong" not in found.headline
 

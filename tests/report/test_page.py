@@ -149,7 +149,7 @@ def test_what_failed_and_what_is_not_judged_is_said(own: Path, report) -> None:
     about = json.loads((own / "study.json").read_text())
     about["failed"] = {f"colon graph-mil seed 0 fold {fold}": "The loss is nan." for fold in (0, 2)}
     (own / "study.json").write_text(json.dumps(about))
-    for file, columns in (("summary", ["method"]), ("comparisons", ["method_a", "method_b"])):
+    for file, columns in (("summary", ["variant"]), ("comparisons", ["variant_a", "variant_b"])):
         table = pd.read_csv(own / f"{file}.csv")
         table[~(table[columns] == "graph-mil").any(axis=1)].to_csv(own / f"{file}.csv", index=False)
     for fold in (0, 2):
@@ -198,7 +198,7 @@ def test_cohorts_have_sections_of_their_own(
 @pytest.mark.parametrize("task", ["multiclass", "ordinal"])
 def test_beyond_two_classes(graded: pd.DataFrame, make_run: Make, tmp_path: Path, report, task: str) -> None:
     page = report(make_run(tmp_path / "run", {"lung": graded}, {"lung": GRADES}, task, attention=True))
-    summary = pd.read_csv(tmp_path / "run" / "summary.csv").set_index("method")
+    summary = pd.read_csv(tmp_path / "run" / "summary.csv").set_index("variant")
     best = summary.loc[summary["auc_oof"].idxmax()]
     assert f"{best['auc_oof']:.3f} [{best['boot_low']:.3f}, {best['boot_high']:.3f}]" in page.text
     assert ("quadratic kappa" in page.text) == (task == "ordinal")
@@ -281,7 +281,7 @@ def test_a_control_that_is_not_whole_is_said(whole: Path, tmp_path: Path, report
     own = Path(shutil.copytree(whole, tmp_path / "own"))
     file = own / "control" / "predictions.csv"
     table = pd.read_csv(file, dtype={"slide_id": str})
-    table[(table["method"] != "abmil") | (table["fold"] != 1)].to_csv(file, index=False)
+    table[(table["variant"] != "abmil") | (table["fold"] != 1)].to_csv(file, index=False)
     assert "It is not whole:" in report(own).text
 
 

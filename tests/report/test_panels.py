@@ -36,7 +36,7 @@ def test_each_method_has_a_panel_with_its_curve_its_area_and_a_band_around_it(
     predictions: Make, rng: np.random.Generator, kind: str, figure: str
 ) -> None:
     table = predictions({"abmil": 0.5, "graph-mil": 1.5, "k = 8": 1.0})
-    styles, summary = method_styles(table["method"]), summarise(table, resamples=2).set_index("method")
+    styles, summary = method_styles(table["variant"]), summarise(table, resamples=2).set_index("variant")
     drawn = band_figure(pool(table, CLASSES), CLASSES, kind, "graph-mil", styles, rng)
     assert len(drawn.axes) == 3
     for ax, (method, row) in zip(drawn.axes, summary.iterrows(), strict=True):
@@ -54,14 +54,14 @@ def test_each_method_has_a_panel_with_its_curve_its_area_and_a_band_around_it(
 def test_a_part_of_the_methods_can_be_drawn_without_the_best(predictions: Make, rng: np.random.Generator) -> None:
     table = predictions({"abmil": 0.5, "graph-mil": 1.5})
     some = {"abmil": pool(table, CLASSES)["abmil"]}
-    drawn = band_figure(some, CLASSES, "roc", "graph-mil", method_styles(table["method"]), rng)
+    drawn = band_figure(some, CLASSES, "roc", "graph-mil", method_styles(table["variant"]), rng)
     assert [ax.get_title().split("\n")[0] for ax in drawn.axes] == ["abmil"]
 
 
 def test_beyond_two_classes_a_panel_a_class_with_the_band_of_the_best(
     graded: pd.DataFrame, rng: np.random.Generator
 ) -> None:
-    styles = method_styles(graded["method"])
+    styles = method_styles(graded["variant"])
     drawn = band_figure(pool(graded, GRADES), GRADES, "roc", "graph-mil", styles, rng)
     assert [ax.get_title() for ax in drawn.axes] == [f"{name} against the rest" for name in GRADES]
     for ax in drawn.axes:
@@ -71,8 +71,8 @@ def test_beyond_two_classes_a_panel_a_class_with_the_band_of_the_best(
 
 def test_points_of_calibration_are_the_tables_bins(predictions: Make, graded: pd.DataFrame) -> None:
     for table, classes, task in ((predictions(), CLASSES, "binary"), (graded, GRADES, "ordinal")):
-        pooled, styles = pool(table, classes), method_styles(table["method"])
-        summary = summarise(table, classes, task, resamples=2).set_index("method")
+        pooled, styles = pool(table, classes), method_styles(table["variant"])
+        summary = summarise(table, classes, task, resamples=2).set_index("variant")
         for ax, (method, one) in zip(calibration_figure(pooled, task, styles).axes, pooled.items(), strict=True):
             hit = one.truth == 1 if task == "binary" else one.decision == one.truth
             p = one.probability[:, 1] if task == "binary" else one.probability.max(1)
@@ -112,7 +112,7 @@ def test_every_text_is_legible(
     line = np.linspace(0, 1, 3).tolist()
     curves = {"deletion": {"removed": line, "attention": line, "random": line}}
     curves["insertion"] = {"given": line, "attention": line, "random": line}
-    styles, grades = method_styles(table["method"]), method_styles(graded["method"])
+    styles, grades = method_styles(table["variant"]), method_styles(graded["variant"])
     with own_style():
         legible(band_figure(pool(table, long), long, "roc", "abmil", styles, rng))
         legible(band_figure(pool(graded, GRADES), GRADES, "pr", "abmil", grades, rng))

@@ -27,7 +27,7 @@ def summary(predictions: Callable[..., pd.DataFrame]) -> pd.DataFrame:
     parts = []
     for number, cohort in enumerate(("colon", "breast")):
         table = predictions(noise=number)
-        parts.append(summarise(table[table["method"].isin(METHODS)], resamples=2).assign(cohort=cohort))
+        parts.append(summarise(table[table["variant"].isin(METHODS)], resamples=2).assign(cohort=cohort))
     return pd.concat(parts, ignore_index=True)
 
 
@@ -44,7 +44,7 @@ def text(parts: list[Table | Text], width: int) -> str:
 
 
 def ours(summary: pd.DataFrame, cohort: str, method: str) -> str:
-    row = summary[(summary["cohort"] == cohort) & (summary["method"] == method)].iloc[0]
+    row = summary[(summary["cohort"] == cohort) & (summary["variant"] == method)].iloc[0]
     return f"{row['auc_mean']:.3f} ± {row['auc_std']:.3f}"
 
 
@@ -110,7 +110,7 @@ def test_phantoms_are_called_so_loudly_and_have_no_published_figures_beside_them
 
 
 def test_a_variant_that_failed_is_a_dash(summary: pd.DataFrame) -> None:
-    lacking = summary[(summary["cohort"] != "colon") | (summary["method"] != "graph-mil")]
+    lacking = summary[(summary["cohort"] != "colon") | (summary["variant"] != "graph-mil")]
     said = text(paper_tables(lacking, form(), 100), 100)
     assert rows_of(said)["graph-mil"][:2] == ["-", "0.6"]
     assert "- where a job failed" in " ".join(said.split())

@@ -33,7 +33,7 @@ def write_job(folder: Path, rows: pd.DataFrame, attention: dict[str, int] | None
 
 
 def write_run(run: Path, table: pd.DataFrame, cohort: str = "cohort", attention: bool = False) -> None:
-    for (method, seed, fold), rows in table.groupby(["method", "seed", "fold"]):
+    for (method, seed, fold), rows in table.groupby(["variant", "seed", "fold"]):
         folder = run / "jobs" / cohort / str(method) / f"seed{seed}-fold{fold}"
         kept = dict.fromkeys(rows["slide_id"], 12) if attention else None
         write_job(folder, rows[["slide_id", "patient_id", "label", "probability"]], kept)
@@ -48,9 +48,10 @@ def undrawn(monkeypatch) -> None:
 
 def test_a_run_of_one_cohort(predictions, tmp_path: Path) -> None:
     """Several seeds make one picture of attention, not one over the other."""
-    table = predictions(METHODS, seeds=2)
+    table = predictions(METHODS, seeds=2).assign(cohort="cohort")
     write_run(tmp_path, table, attention=True)
-    written = write_pictures(tmp_path, table, summarise(table, CLASSES, resamples=5), {"cohort": CLASSES})
+    summary = summarise(table, CLASSES, resamples=5).assign(cohort="cohort")
+    written = write_pictures(tmp_path, table, summary, {"cohort": CLASSES})
     expected = ["attention-abmil.png", "attention-graph-mil.png", "forest.png", "roc.png", "traces.png"]
     assert sorted(path.name for path in written) == expected
     assert set(written) == set((tmp_path / "plots").iterdir())
@@ -72,9 +73,10 @@ def test_cohorts_have_pictures_of_their_own_and_one_that_failed_has_none(predict
 
 
 def test_without_attention_there_are_no_maps(predictions, undrawn, tmp_path: Path) -> None:
-    table = predictions(METHODS)
+    table = predictions(METHODS).assign(cohort="cohort")
     write_run(tmp_path, table)
-    written = write_pictures(tmp_path, table, summarise(table, CLASSES, resamples=5), {"cohort": CLASSES})
+    summary = summarise(table, CLASSES, resamples=5).assign(cohort="cohort")
+    written = write_pictures(tmp_path, table, summary, {"cohort": CLASSES})
     assert sorted(path.name for path in written) == ["forest.png", "roc.png", "traces.png"]
 
 
@@ -106,7 +108,7 @@ def test_slides_of_patients(tmp_path: Path) -> None:
 
 def test_beyond_two_classes_no_probability_is_told(graded, tmp_path: Path) -> None:
     """Which of them would be unclear."""
-    part = graded[(graded["method"] == "abmil") & (graded["fold"] == 0)]
+    part = graded[(graded["variant"] == "abmil") & (graded["fold"] == 0)]
     columns = ["slide_id", "patient_id", "label", "probability_low", "probability_middle", "probability_high"]
     write_job(tmp_path / "job", part[columns], dict.fromkeys(part["slide_id"], 5))
     titles = [title.split(": ")[1] for title, *_ in four_maps(tmp_path / "job")]

@@ -85,7 +85,7 @@ def lattice(columns: int = 12, rows: int = 8, step: float = 512.0) -> np.ndarray
 def test_the_area_under_a_drawn_curve_is_the_auc_its_legend_states(predictions: Make, seeds: int) -> None:
     table = predictions(seeds=seeds)
     (panel,) = curves(roc_figure(table, CLASSES))
-    summary = summarise(table, CLASSES, resamples=2).set_index("method")
+    summary = summarise(table, CLASSES, resamples=2).set_index("variant")
     assert list(panel) == FIVE
     for method, (points, stated) in panel.items():
         row = summary.loc[method]
@@ -111,7 +111,7 @@ def test_beyond_two_classes_each_has_a_panel_against_the_rest(graded: pd.DataFra
     ]
     for name, panel in zip(GRADES, panels, strict=True):
         for method, (points, _) in panel.items():
-            rows = graded[graded["method"] == method]
+            rows = graded[graded["variant"] == method]
             assert trapezoid(points) == pytest.approx(auc(rows["label"] == name, rows[f"probability_{name}"]))
 
 
@@ -126,8 +126,8 @@ def test_a_missing_class_is_said_and_an_unknown_one_refused(graded: pd.DataFrame
 
 def test_a_method_judged_on_fewer_slides_says_so(predictions: Make) -> None:
     table = predictions({"abmil": 0.1, "graph-mil": 1.0})
-    failed = table[(table["method"] != "abmil") | (table["fold"] != 1)]
-    left = failed[failed["method"] == "abmil"]["slide_id"].nunique()
+    failed = table[(table["variant"] != "abmil") | (table["fold"] != 1)]
+    left = failed[failed["variant"] == "abmil"]["slide_id"].nunique()
     labels = [line.get_label() for line in roc_figure(failed, CLASSES).axes[0].get_lines()[:2]]
     assert labels[0].startswith(f"abmil ({left} of 100 slides)  0.")
     assert labels[1].split()[0] == "graph-mil"
@@ -169,7 +169,7 @@ def test_a_job_that_is_being_written_is_not_read(run: Path) -> None:
 
 def test_without_jigsaw_and_validation_only_what_there_is_is_drawn(run: Path) -> None:
     traces = read_traces(run)
-    plain = traces[traces["method"] == "abmil"].assign(val_loss=np.nan, val_auc=np.nan)
+    plain = traces[traces["variant"] == "abmil"].assign(val_loss=np.nan, val_auc=np.nan)
     figure = trace_figure(plain)
     assert [ax.get_title(loc="left") or ax.get_title() for ax in figure.axes] == ["MIL loss"]
     assert legend_texts(figure) == ["abmil"]
@@ -281,7 +281,7 @@ def test_every_text_is_legible(predictions: Make, graded: pd.DataFrame, run: Pat
     )
     summary = summarise(many, resamples=2).assign(cohort="TCGA-BRCA diagnostic", positive="invasive lobular carcinoma")
     traces = read_traces(run)
-    other = traces.assign(method=traces["method"] + LONG, cohort="TCGA-BRCA diagnostic")
+    other = traces.assign(variant=traces["variant"] + LONG, cohort="TCGA-BRCA diagnostic")
     title = "TCGA-A1-A0SB-01Z-00-DX1.B34C267B-CAAF-4AC6-AD5C-276C26F997A1 graph-abmil+jigsaw"
     slides = [lattice(*shape) for shape in ((30, 6), (12, 12), (6, 30), (20, 16), (10, 14))]
     items = [(title, coords, np.arange(len(coords), dtype=float), 512.0) for coords in slides]
@@ -303,7 +303,7 @@ def test_a_method_has_one_colour_in_every_picture(predictions: Make, run: Path) 
     trace = trace_figure(read_traces(run))
     (legend,) = trace.findobj(Legend)
     in_trace = {h.get_label(): to_hex(h.get_color()).upper() for h in legend.legend_handles[:5]}
-    forest = forest_figure(summarise(predictions(), resamples=2))
+    forest = forest_figure(summarise(predictions(), resamples=2).assign(cohort="phantom"))
     in_forest = [to_hex(line.get_color()).upper() for line in forest.axes[0].get_lines() if line.get_marker() == "s"]
     assert in_roc == in_trace == dict(zip(FIVE, in_forest, strict=True)) == COLOURS
 
@@ -332,7 +332,7 @@ def test_the_same_input_gives_the_same_bytes_whatever_the_users_settings(
         ("one", table, items, {}),
         (
             "two",
-            table.iloc[::-1].sort_values("method", kind="stable"),
+            table.iloc[::-1].sort_values("variant", kind="stable"),
             shuffled,
             {"lines.linewidth": 9, "font.size": 30},
         ),
@@ -342,7 +342,7 @@ def test_the_same_input_gives_the_same_bytes_whatever_the_users_settings(
             attention_maps(maps, tmp_path / folder / f"maps{suffix}")
             if suffix == ".png":
                 trace_plot(run, tmp_path / folder / "trace.png")
-                forest_plot(summarise(rows, resamples=2), tmp_path / folder / "forest.png")
+                forest_plot(summarise(rows, resamples=2).assign(cohort="phantom"), tmp_path / folder / "forest.png")
     assert dict(matplotlib.rcParams) == before
     assert not Gcf.figs  # pyplot never heard of them
     files = sorted((tmp_path / "one").iterdir())

@@ -42,9 +42,9 @@ def comparisons(predictions: Make) -> pd.DataFrame:
 def test_every_method_has_a_row_with_the_figures_of_the_frame(summary: pd.DataFrame) -> None:
     lines = text(summary_table(summary)).splitlines()
     for row in summary.itertuples():
-        (line,) = [line for line in lines if line.split()[:1] == [row.method]]
+        (line,) = [line for line in lines if line.split()[:1] == [row.variant]]
         expected = [row.auc_mean, row.auc_std, row.auc_oof, row.auc_low, row.auc_high, row.auc_patient]
-        found = [float(x) for x in re.findall(r"\d\.\d{3}", line.removeprefix(row.method))]
+        found = [float(x) for x in re.findall(r"\d\.\d{3}", line.removeprefix(row.variant))]
         assert found == [*(round(x, 3) for x in expected), round(row.balanced_accuracy, 3)]
 
 
@@ -53,12 +53,12 @@ def test_the_summary_says_what_it_rests_on(summary: pd.DataFrame, predictions: M
     assert "phantom: positive class segregated; 100 slides of 80 patients; 3 folds" in said
     assert "DeLong's interval" in said
     assert "80 patients, one case each" in joined(summary_table(summary.assign(slides=80)))  # a bag may be a patient
-    assert "2 seeds" in joined(summary_table(summarise(predictions(seeds=2), resamples=2)))
+    assert "2 seeds" in joined(summary_table(summarise(predictions(seeds=2), resamples=2).assign(cohort="phantom")))
 
 
 def test_the_positive_class_is_the_one_that_was_stated(predictions: Make) -> None:
     turned = predictions().assign(probability=lambda f: 1 - f["probability"])
-    summary = summarise(turned, ["segregated", "mixed"], resamples=2)
+    summary = summarise(turned, ["segregated", "mixed"], resamples=2).assign(cohort="phantom")
     assert "positive class mixed;" in joined(summary_table(summary))
     assert "positive class mixed;" in to_markdown(summary)
 
@@ -70,11 +70,11 @@ def test_nothing_is_wider_than_the_terminal_and_no_figure_is_cut(
     longer = " lambda=em-per-slide k=25 of a study with long names"
     summaries = [
         summary,
-        pd.concat([summary, summary.assign(cohort="TCGA-COAD diagnostic", method=summary["method"] + longer)]),
+        pd.concat([summary, summary.assign(cohort="TCGA-COAD diagnostic", variant=summary["variant"] + longer)]),
     ]
     pairs = [
         comparisons,
-        comparisons.assign(method_a=comparisons["method_a"] + longer, method_b=comparisons["method_b"] + longer),
+        comparisons.assign(variant_a=comparisons["variant_a"] + longer, variant_b=comparisons["variant_b"] + longer),
     ]
     for frame in summaries:
         said = text(summary_table(frame, width), 300)
@@ -101,18 +101,18 @@ def test_what_is_undefined_is_a_dash_and_is_counted(predictions: Make) -> None:
     frame = predictions({"abmil": 1.0})
     positive = frame["label"] == "segregated"
     one_class = frame[~positive | (frame["fold"] != 0)]
-    summary = summarise(one_class, resamples=2)
+    summary = summarise(one_class, resamples=2).assign(cohort="phantom")
     said = joined(summary_table(summary))
     assert "1 test fold without all classes" in said
     assert "nan" not in said
-    single = summarise(frame.assign(fold=0), resamples=2)  # one fold has no standard deviation
+    single = summarise(frame.assign(fold=0), resamples=2).assign(cohort="phantom")  # one fold has no standard deviation
     row = next(line for line in text(summary_table(single)).splitlines() if line.startswith("abmil"))
     assert "±" not in row
     assert "nan" not in row
 
 
 def test_beyond_two_classes_the_bootstrap_stands_in(graded: pd.DataFrame) -> None:
-    summary = summarise(graded, GRADES, "ordinal", resamples=50)
+    summary = summarise(graded, GRADES, "ordinal", resamples=50).assign(cohort="PANDA")
     said = joined(summary_table(summary))
     assert "each class against the rest" in said
     assert "bootstrap interval over patients" in said
@@ -120,12 +120,12 @@ def test_beyond_two_classes_the_bootstrap_stands_in(graded: pd.DataFrame) -> Non
     assert "kappa" in said
     best = summary.iloc[-1]
     assert f"{best['auc_oof']:.3f} [{best['boot_low']:.3f}, {best['boot_high']:.3f}]" in said
-    assert "nan" not in joined(comparison_table(compare_methods(graded, GRADES)))
+    assert "nan" not in joined(comparison_table(compare_methods(graded, GRADES).assign(cohort="PANDA")))
 
 
 def test_rows_of_a_cohort_stand_together_under_its_name(summary: pd.DataFrame) -> None:
     other = summary.assign(cohort="COAD", positive="MSI", auc_oof=summary["auc_oof"] / 2)
-    mixed = pd.concat([summary, other]).sort_values("method")  # cohorts alternate
+    mixed = pd.concat([summary, other]).sort_values("variant")  # cohorts alternate
     lines = text(summary_table(mixed)).splitlines()
     assert any(line.startswith("COAD: positive class MSI;") for line in lines)
     at = {
@@ -138,7 +138,7 @@ def test_rows_of_a_cohort_stand_together_under_its_name(summary: pd.DataFrame) -
 
 
 def test_names_are_text_not_markup(summary: pd.DataFrame) -> None:
-    odd = summary.assign(method=summary["method"] + " [red]x[/red]", positive="[bold]")
+    odd = summary.assign(variant=summary["variant"] + " [red]x[/red]", positive="[bold]")
     said = joined(summary_table(odd, 120), 120)
     assert "abmil [red]x[/red]" in said
     assert "positive class [bold];" in said
@@ -146,7 +146,7 @@ def test_names_are_text_not_markup(summary: pd.DataFrame) -> None:
 
 def test_pooling_that_hurts_is_pointed_out(summary: pd.DataFrame) -> None:
     assert "calibrated" not in joined(summary_table(summary))
-    hurt = summary.assign(auc_mean=summary["auc_oof"] + np.where(summary["method"] == "graph-mil", 0.08, 0.0))
+    hurt = summary.assign(auc_mean=summary["auc_oof"] + np.where(summary["variant"] == "graph-mil", 0.08, 0.0))
     assert "Pooled far below the folds for graph-mil:" in joined(summary_table(hurt))
 
 
@@ -155,7 +155,7 @@ def test_pairs_stand_with_the_better_first_and_their_adjusted_p(comparisons: pd.
     rows = {(line[0], line[1]): line[2:] for line in lines if len(line) >= 5 and line[2].startswith("+")}
     assert len(rows) == len(comparisons) == 10
     for row in comparisons.itertuples():
-        better, worse = (row.method_a, row.method_b) if row.difference >= 0 else (row.method_b, row.method_a)
+        better, worse = (row.variant_a, row.variant_b) if row.difference >= 0 else (row.variant_b, row.variant_a)
         gap, delong, t, over_folds = rows[better, worse]
         assert float(gap) == pytest.approx(abs(row.difference), abs=6e-4)
         assert float(over_folds) == pytest.approx(row.fold_difference * np.sign(row.difference), abs=6e-4)
@@ -178,7 +178,7 @@ def test_one_method_has_nothing_to_compare(comparisons: pd.DataFrame) -> None:
 
 
 def test_markdown_holds_every_figure(summary: pd.DataFrame) -> None:
-    odd = summary.assign(method=summary["method"].replace("graph-mil", "a|b"))
+    odd = summary.assign(variant=summary["variant"].replace("graph-mil", "a|b"))
     page = to_markdown(odd)
     table = [line for line in page.splitlines() if line.startswith("|")]
     columns = {line.replace("\\|", "").count("|") for line in table}
@@ -192,5 +192,5 @@ def test_markdown_holds_every_figure(summary: pd.DataFrame) -> None:
 def test_a_table_of_something_else_is_refused(summary: pd.DataFrame) -> None:
     with pytest.raises(StudyError, match="auc_oof"):
         summary_table(summary.drop(columns="auc_oof"))
-    with pytest.raises(StudyError, match="method_a"):
+    with pytest.raises(StudyError, match="variant_a"):
         comparison_table(summary)

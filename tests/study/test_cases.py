@@ -39,7 +39,7 @@ def runs(folder: Path) -> dict[str, Run]:
 def test_probabilities_are_those_of_the_run_to_the_digit(runs: dict[str, Run], level: str) -> None:
     """Every case once, by the model of the fold that left it out: the run's own prediction comes out again."""
     run = runs[level]
-    table = run.predictions[run.predictions["method"] == "abmil"].set_index("slide_id")
+    table = run.predictions[run.predictions["variant"] == "abmil"].set_index("slide_id")
     found = cases(run, "c", variant="abmil")
     assert sorted(case.name for case in found) == sorted(table.index)
     for case in found:

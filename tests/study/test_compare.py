@@ -43,7 +43,7 @@ def predictions(
             tables.append(
                 pd.DataFrame(
                     {
-                        "method": method,
+                        "variant": method,
                         "fold": (patient // 2) % folds,
                         "seed": s,
                         "slide_id": [f"{i:03}" for i in range(slides)],
@@ -60,7 +60,7 @@ def multiclass(names: tuple[str, ...] = ("a", "b", "c"), seed: int = 0) -> pd.Da
     frame = predictions({"weak": 0.0, "strong": 0.0}, seed=seed)
     rng = np.random.default_rng(seed)
     y = np.tile(np.arange(90) // 3 % 3, 2)
-    z = rng.normal(size=(180, 3)) + np.where(frame["method"] == "strong", 2.0, 0.3)[:, None] * np.eye(3)[y]
+    z = rng.normal(size=(180, 3)) + np.where(frame["variant"] == "strong", 2.0, 0.3)[:, None] * np.eye(3)[y]
     p = np.exp(z) / np.exp(z).sum(1, keepdims=True)
     columns = {f"probability_{name}": p[:, i] for i, name in enumerate(names)}
     return frame.drop(columns="probability").assign(label=np.array(names)[y], **columns)
@@ -185,20 +185,20 @@ def test_holm_gives_published_values() -> None:
 def test_comparison_equals_its_parts() -> None:
     frame = predictions({"abmil": 0.0, "graph": 3.0, "jigsaw": 3.0})
     got = compare_methods(frame)
-    assert list(zip(got["method_a"], got["method_b"], strict=True)) == [
+    assert list(zip(got["variant_a"], got["variant_b"], strict=True)) == [
         ("abmil", "graph"),
         ("abmil", "jigsaw"),
         ("graph", "jigsaw"),
     ]
     assert set(got["level"]) == {"slide"}
-    wide = frame.pivot(index="slide_id", columns="method", values="probability")
+    wide = frame.pivot(index="slide_id", columns="variant", values="probability")
     y = frame.drop_duplicates("slide_id").set_index("slide_id")["label"].loc[wide.index].to_numpy()
     row = got.iloc[0]
     assert row["auc_a"] == pytest.approx(roc_auc_score(y, wide["abmil"]))
     assert row["difference"] == pytest.approx(row["auc_a"] - row["auc_b"])
     want = delong_test(y, wide["abmil"], wide["graph"])
     assert tuple(row[["difference", "delong_z", "delong_p"]]) == pytest.approx(want)
-    areas = frame.groupby(["method", "fold"]).apply(lambda g: roc_auc_score(g["label"], g["probability"]))
+    areas = frame.groupby(["variant", "fold"]).apply(lambda g: roc_auc_score(g["label"], g["probability"]))
     gaps = (areas["abmil"] - areas["graph"]).to_numpy()
     assert tuple(row[["t", "t_p"]]) == pytest.approx(corrected_t_test(gaps, n_train=60, n_test=30)[:2])
     assert row["fold_difference"] == pytest.approx(gaps.mean())
@@ -215,7 +215,7 @@ def test_several_slides_of_a_patient_are_judged_by_patient() -> None:
     assert whole["level"] == "slide"
     figures = ["auc_a", "auc_b", "delong_p", "t_p"]
     assert tuple(got[figures]) == pytest.approx(tuple(whole[figures]))
-    assert got["auc_a"] == pytest.approx(summarise(frame, resamples=10).set_index("method").loc["a", "auc_patient"])
+    assert got["auc_a"] == pytest.approx(summarise(frame, resamples=10).set_index("variant").loc["a", "auc_patient"])
 
 
 def test_patients_with_slides_of_both_labels_are_clustered() -> None:
@@ -223,7 +223,7 @@ def test_patients_with_slides_of_both_labels_are_clustered() -> None:
     frame["label"] = frame["slide_id"].astype(int) % 2
     got = compare_methods(frame).iloc[0]
     assert got["level"] == "slide, clustered"
-    a, b = (frame[frame["method"] == m] for m in "ab")
+    a, b = (frame[frame["variant"] == m] for m in "ab")
     want = delong_test(a["label"], a["probability"], b["probability"], a["patient_id"])
     assert tuple(got[["difference", "delong_z", "delong_p"]]) == pytest.approx(want)
     assert np.isnan(summarise(frame, resamples=10)["auc_patient"]).all()
@@ -232,10 +232,10 @@ def test_patients_with_slides_of_both_labels_are_clustered() -> None:
 def test_seeds_are_averaged_and_do_not_pass_for_new_folds() -> None:
     frame = predictions({"a": 0.5, "b": 1.0}, seeds=3)
     got = compare_methods(frame).iloc[0]
-    mean = frame.groupby(["method", "slide_id"], as_index=False).agg({"label": "first", "probability": "mean"})
-    a, b = (mean[mean["method"] == m] for m in "ab")
+    mean = frame.groupby(["variant", "slide_id"], as_index=False).agg({"label": "first", "probability": "mean"})
+    a, b = (mean[mean["variant"] == m] for m in "ab")
     assert got["delong_p"] == pytest.approx(delong_test(a["label"], a["probability"], b["probability"]).p)
-    areas = frame.groupby(["method", "fold", "seed"]).apply(lambda g: roc_auc_score(g["label"], g["probability"]))
+    areas = frame.groupby(["variant", "fold", "seed"]).apply(lambda g: roc_auc_score(g["label"], g["probability"]))
     gaps = (areas["a"] - areas["b"]).groupby("fold").mean()
     assert got["resamples"] == 3
     assert got["t_p"] == pytest.approx(corrected_t_test(gaps, 60, 30).p)
@@ -246,7 +246,7 @@ def test_seeds_that_draw_their_own_folds_are_resamples_each() -> None:
     patient = frame["patient_id"].astype(int)
     frame["fold"] = np.where(frame["seed"] == 0, patient // 2 % 3, patient // 6 % 3)
     got = compare_methods(frame).iloc[0]
-    areas = frame.groupby(["method", "seed", "fold"]).apply(lambda g: roc_auc_score(g["label"], g["probability"]))
+    areas = frame.groupby(["variant", "seed", "fold"]).apply(lambda g: roc_auc_score(g["label"], g["probability"]))
     assert got["resamples"] == 6
     assert got["t_p"] == pytest.approx(corrected_t_test(areas["a"] - areas["b"], 60, 30).p)
 
@@ -260,7 +260,7 @@ def test_multiclass_has_the_corrected_t_only() -> None:
     def macro(g: pd.DataFrame) -> float:
         return roc_auc_score(g["label"], g[columns].to_numpy(), multi_class="ovr", labels=["a", "b", "c"])
 
-    areas = frame.groupby(["method", "fold"]).apply(macro)
+    areas = frame.groupby(["variant", "fold"]).apply(macro)
     want = corrected_t_test(areas["weak"] - areas["strong"], 60, 30)
     assert (got["t"], got["t_p"]) == pytest.approx(want[:2])
     assert got["difference"] < -0.2
@@ -292,9 +292,9 @@ def test_string_labels_need_an_order_and_have_one_by_default() -> None:
 def test_summary_equals_its_parts() -> None:
     frame = predictions({"a": 0.8, "b": 1.0}, seeds=2, per_patient=2)
     got = summarise(frame, resamples=200)
-    first = "method folds auc_mean auc_std auc_oof auc_low auc_high boot_low boot_high auc_patient auprc"
+    first = "variant folds auc_mean auc_std auc_oof auc_low auc_high boot_low boot_high auc_patient auprc"
     assert list(got.columns[:11]) == first.split()
-    row, mine = got.iloc[0], frame[frame["method"] == "a"]
+    row, mine = got.iloc[0], frame[frame["variant"] == "a"]
     areas = mine.groupby(["seed", "fold"]).apply(lambda g: roc_auc_score(g["label"], g["probability"]))
     assert (row["auc_mean"], row["auc_std"]) == pytest.approx((areas.mean(), areas.std(ddof=1)))
     slides = mine.groupby("slide_id", as_index=False)
@@ -306,7 +306,7 @@ def test_summary_equals_its_parts() -> None:
     assert row["auc_patient"] == pytest.approx(roc_auc_score(patients["label"], patients["probability"]))
     assert (row["folds"], row["seeds"], row["slides"], row["patients"], row["undefined_folds"]) == (3, 2, 90, 45, 0)
     pd.testing.assert_frame_equal(got, summarise(frame, resamples=200))
-    shuffled = frame.sample(frac=1, random_state=0).sort_values("method", kind="stable")
+    shuffled = frame.sample(frac=1, random_state=0).sort_values("variant", kind="stable")
     pd.testing.assert_frame_equal(got, summarise(shuffled, resamples=200))
 
 
@@ -348,7 +348,7 @@ def spoil(frame: pd.DataFrame, row: int, column: str, value: object) -> pd.DataF
         (lambda f: pd.concat([f, f.head(1)]), "Slides 000 are predicted more than once"),
         (lambda f: f.drop(index=[3, 4]), "a and b differ in the slides they predicted.*: 003, 004"),
         (lambda f: f.head(90).assign(label="x"), "expected two classes"),
-        (lambda f: f.drop(columns="fold"), "expected method, fold, seed"),
+        (lambda f: f.drop(columns="fold"), "expected variant, fold, seed"),
         (lambda f: f.drop(columns="probability"), "either `probability`"),
         (lambda f: f.assign(probability_a=0.5), "either `probability`"),
         (lambda f: f.head(0), "has no rows"),

@@ -30,13 +30,13 @@ def test_every_slide_has_one_prediction_a_method_and_seed(finished: tuple[Path, 
     out, result = finished
     labels = pd.read_csv(phantom / "labels.csv", dtype=str).set_index("slide_id")
     table = pd.read_csv(out / "predictions.csv", dtype=TEXT)
-    assert list(table) == ["method", "fold", "seed", "slide_id", "patient_id", "label", "probability"]
-    for _, rows in table.groupby(["method", "seed"]):
+    assert list(table) == ["variant", "fold", "seed", "slide_id", "patient_id", "label", "probability", "cohort"]
+    for _, rows in table.groupby(["variant", "seed"]):
         assert sorted(rows["slide_id"]) == sorted(labels.index)
         assert (labels.loc[rows["slide_id"], "label"].to_numpy() == rows["label"]).all()
         assert (labels.loc[rows["slide_id"], "patient_id"].to_numpy() == rows["patient_id"]).all()
         assert (rows.groupby("patient_id")["fold"].nunique() == 1).all()
-    assert table.groupby(["method", "seed"]).ngroups == 4
+    assert table.groupby(["variant", "seed"]).ngroups == 4
     assert table["probability"].between(0, 1).all()
     pd.testing.assert_frame_equal(table, result.predictions, check_dtype=False)
 
@@ -45,19 +45,19 @@ def test_the_tables_hold_the_very_numbers_of_the_jobs(finished: tuple[Path, Resu
     out, _ = finished
     gathered = (out / "predictions.csv").read_text().splitlines()[1:]
     jobs = [line for p in out.glob("jobs/**/predictions.csv") for line in p.read_text().splitlines()[1:]]
-    assert sorted(line.split(",", 3)[3] for line in gathered) == sorted(jobs)
+    assert sorted(line.split(",", 3)[3].removesuffix(",c") for line in gathered) == sorted(jobs)
 
 
 def test_summary_and_comparisons_cover_every_method(finished: tuple[Path, Result]) -> None:
     out, result = finished
     summary = pd.read_csv(out / "summary.csv")
-    assert list(summary)[:7] == ["method", "folds", "auc_mean", "auc_std", "auc_oof", "auc_low", "auc_high"]
-    assert summary["method"].tolist() == ["abmil", "graph-abmil+jigsaw"]
+    assert list(summary)[:7] == ["variant", "folds", "auc_mean", "auc_std", "auc_oof", "auc_low", "auc_high"]
+    assert summary["variant"].tolist() == ["abmil", "graph-abmil+jigsaw"]
     assert (summary["folds"] == 2).all()
     assert (summary["seeds"] == 2).all()
     assert (summary["positive"] == "tumour").all()
     pairs = pd.read_csv(out / "comparisons.csv")
-    assert pairs[["method_a", "method_b"]].to_numpy().tolist() == [["abmil", "graph-abmil+jigsaw"]]
+    assert pairs[["variant_a", "variant_b"]].to_numpy().tolist() == [["abmil", "graph-abmil+jigsaw"]]
     assert not result.failed
     assert json.loads((out / "study.json").read_text())["classes"] == {"c": ["normal", "tumour"]}
 
@@ -124,7 +124,7 @@ def test_a_method_that_diverges_does_not_spoil_the_other(tmp_path: Path, phantom
     result = run_study(Study(cohorts={"c": spec(phantom)}, variants=variants, folds=2), tmp_path)
     assert len(result.failed) == 2
     assert all("diverged" in why for why in result.failed.values())
-    assert result.summary["method"].tolist() == ["tame"]
+    assert result.summary["variant"].tolist() == ["tame"]
 
 
 def test_only_methods_that_are_whole_are_judged(
@@ -141,9 +141,9 @@ def test_only_methods_that_are_whole_are_judged(
     monkeypatch.setattr(executors, "run_job", failing)
     study = study_of(phantom, ("abmil", "graph-mil", "graph-abmil"))
     result = run_study(study, tmp_path)
-    assert result.summary["method"].tolist() == ["graph-abmil"]
+    assert result.summary["variant"].tolist() == ["graph-abmil"]
     assert len(result.comparisons) == 0
-    assert result.predictions["method"].value_counts()["graph-abmil"] == 12
+    assert result.predictions["variant"].value_counts()["graph-abmil"] == 12
     assert len(result.predictions) < 36
     assert "out of luck" in result.failed["c abmil seed 0 fold 0"]
     assert "Traceback" in result.failed["c abmil seed 0 fold 0"]  # our fault, not the input's
@@ -167,12 +167,12 @@ def test_the_control_has_its_own_tables(tmp_path: Path, phantom: Path, study_of:
     for name in ("predictions.csv", "summary.csv", "comparisons.csv"):
         assert (tmp_path / name).is_file()
         assert (tmp_path / "control" / name).is_file()
-    keys = ["method", "fold", "seed", "slide_id"]
+    keys = ["variant", "fold", "seed", "slide_id"]
     both = result.predictions.merge(result.control, on=keys, suffixes=("", "_moved"), validate="1:1")
     assert len(both) == len(result.predictions) == 24
     gap = (both["probability"] - both["probability_moved"]).abs()
-    assert gap[both["method"] == "abmil"].max() < 1e-5  # sees no place, so cannot miss it
-    assert gap[both["method"] == "graph-abmil"].min() > 1e-6
+    assert gap[both["variant"] == "abmil"].max() < 1e-5  # sees no place, so cannot miss it
+    assert gap[both["variant"] == "graph-abmil"].min() > 1e-6
     assert not list((tmp_path / "control").glob("**/attention.safetensors"))
     assert ran(study, tmp_path)[1] == []
 
@@ -198,7 +198,7 @@ def test_attention_is_kept_where_asked(tmp_path: Path, phantom: Path, study_of: 
 def test_a_bag_may_be_a_patient(tmp_path: Path, phantom: Path, study_of: StudyOf) -> None:
     result = run_study(study_of(phantom, level="patient", attention=True), tmp_path)
     patients = pd.read_csv(phantom / "labels.csv", dtype=str)["patient_id"]
-    for _, rows in result.predictions.groupby("method"):
+    for _, rows in result.predictions.groupby("variant"):
         assert sorted(rows["slide_id"]) == sorted(rows["patient_id"]) == sorted(patients.unique())
     assert (result.summary["patients"] == patients.nunique()).all()
     assert set(result.comparisons["level"]) == {"patient"}  # what the tables call a case
@@ -242,7 +242,7 @@ def test_beyond_two_classes_there_is_a_column_a_class(
     result = run_study(study_of(own, cohorts=cohorts, level=level), tmp_path / "run")
     table = pd.read_csv(tmp_path / "run" / "predictions.csv", dtype=TEXT)
     columns = [f"probability_{name}" for name in names]
-    assert list(table)[-3:] == columns
+    assert list(table)[-4:] == [*columns, "cohort"]
     assert "probability" not in table
     np.testing.assert_allclose(table[columns].sum(axis=1), 1.0, atol=1e-6)
     assert (table[columns] >= 0).all(axis=None)
@@ -260,7 +260,7 @@ def test_two_cohorts_in_one_study(
     result = run_study(study, tmp_path / "run")
     for table in (result.predictions, result.summary, result.comparisons):
         assert set(table["cohort"]) == {"first", "second"}
-    counts = result.predictions.groupby(["cohort", "method"]).size()
+    counts = result.predictions.groupby(["cohort", "variant"]).size()
     assert counts["first"].tolist() == [12, 12]
     assert counts["second"].nunique() == 1
     assert counts["second"].iloc[0] < 12

@@ -6,6 +6,7 @@ from collections.abc import Callable
 from pathlib import Path
 
 import numpy as np
+import pandas as pd
 import pytest
 
 from jigsawmil.errors import ConfigError, FeatureError, StudyError
@@ -34,6 +35,20 @@ def test_tables_come_back_as_they_were(done: tuple[Path, Result]) -> None:
     assert run.seeds == (0,)
     assert run.task("c") == "binary"
     assert len(run.jobs) == 4  # the control's are not among them
+
+
+def test_a_run_of_an_older_version_opens(done: tuple[Path, Result], tmp_path: Path) -> None:
+    """Its column of variants was called method, and a single cohort was not named."""
+    old = shutil.copytree(done[0], tmp_path / "run")
+    for file in ("predictions", "summary", "comparisons"):
+        text = (old / f"{file}.csv").read_text().replace("variant", "method", 2)
+        (old / f"{file}.csv").write_text(text)
+    table = pd.read_csv(old / "predictions.csv", dtype=str).drop(columns="cohort")
+    table.to_csv(old / "predictions.csv", index=False)
+    then, now = open_run(old), open_run(done[0])
+    for name in ("predictions", "summary", "comparisons"):
+        pd.testing.assert_frame_equal(getattr(then, name), getattr(now, name))
+    assert then.variants == now.variants
 
 
 def test_a_slide_is_explained_by_the_model_that_never_saw_it(done: tuple[Path, Result]) -> None:

@@ -96,7 +96,7 @@ def test_a_method_left_out_is_left_out_of_the_tables_only(
     before = job_files(done)
     result, ended = ran(study_of(phantom, ("abmil",), seeds=(0, 5)), done)
     assert ended == []
-    assert set(result.predictions["method"]) == {"abmil"}
+    assert set(result.predictions["variant"]) == {"abmil"}
     assert job_files(done) == before
 
 
@@ -238,7 +238,7 @@ def test_methods_without_a_graph_use_the_slides_of_those_with_one(
     with_graph = run_study(study_of(phantom, ("abmil", "graph-mil")), tmp_path / "both").predictions
     assert sorted(reads) == sorted(set(reads))  # four jobs, each slide read once
     alone = run_study(study_of(phantom, ("abmil",)), tmp_path / "alone").predictions
-    mine = with_graph[with_graph["method"] == "abmil"]
+    mine = with_graph[with_graph["variant"] == "abmil"]
     assert (mine["probability"].to_numpy() == alone["probability"].to_numpy()).all()  # the company changes nothing
 
 

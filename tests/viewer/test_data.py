@@ -26,7 +26,7 @@ def key(library: Library, row: int = 0, variant: str = GRAPH) -> Key:
 def test_the_table_holds_every_slide_with_its_out_of_fold_prediction(library: Library, run: Run) -> None:
     table = library.table("cohort", GRAPH, 0)
     assert list(table["slide_id"]) == list(run.slides["slide_id"])
-    told = run.predictions[run.predictions["method"] == GRAPH].set_index("slide_id")["probability"]
+    told = run.predictions[run.predictions["variant"] == GRAPH].set_index("slide_id")["probability"]
     for row in table.itertuples():
         p = told[row.slide_id]
         assert row.predicted == run.classes["cohort"][int(p > 0.5)]
@@ -46,7 +46,7 @@ def test_a_slide_without_a_prediction_stays_in_the_table(run: Run, folder: Path)
 def test_several_classes_and_pooled_patients(run: Run) -> None:
     patients = run.slides["patient_id"].unique()
     rows = [
-        {"slide_id": patient, "method": GRAPH, "seed": 0, "fold": 0, "cohort": "cohort", "label": "b"}
+        {"slide_id": patient, "variant": GRAPH, "seed": 0, "fold": 0, "cohort": "cohort", "label": "b"}
         | {"probability_a": 0.2, "probability_b": 0.5, "probability_c": 0.3}
         for patient in patients
     ]
@@ -60,7 +60,7 @@ def test_maps_are_those_of_the_model_that_never_saw_the_slide(library: Library, 
     for row in range(4):
         wanted = key(library, row)
         maps = library.maps(wanted)
-        told = run.predictions[(run.predictions["slide_id"] == wanted.slide_id) & (run.predictions["method"] == GRAPH)]
+        told = run.predictions[(run.predictions["slide_id"] == wanted.slide_id) & (run.predictions["variant"] == GRAPH)]
         assert maps.probabilities[1] == pytest.approx(told["probability"].item(), abs=1e-5)
 
 

@@ -130,12 +130,12 @@ def test_cohorts_and_seeds_are_chosen_apart(run: Run) -> None:
 
 
 def test_with_one_method_there_is_nothing_beside(run: Run) -> None:
-    one = run.predictions[run.predictions["method"] == "abmil"]
+    one = run.predictions[run.predictions["variant"] == "abmil"]
     jobs = tuple(job for job in run.jobs if job.variant == "abmil")
-    summary = run.summary[run.summary["method"] == "abmil"]
+    summary = run.summary[run.summary["variant"] == "abmil"]
     page = Session(Loop(), Library(dataclasses.replace(run, predictions=one, jobs=jobs, summary=summary)), "").page
     assert not page.other.visible
-    assert page.method.value == "abmil"
+    assert page.variant.value == "abmil"
 
 
 def test_lines_lead_from_the_patch_to_what_it_attends_to(opened: Session) -> None:
@@ -153,7 +153,7 @@ def test_lines_lead_from_the_patch_to_what_it_attends_to(opened: Session) -> Non
 
 
 def test_a_method_without_a_graph_draws_no_lines(opened: Session) -> None:
-    opened.page.method.value = "abmil"
+    opened.page.variant.value = "abmil"
     opened.document.run_until(lambda: opened.shown.keys[0].variant == "abmil")
     opened.page.state.patch = 3
     assert len(opened.page.edges[0].data["x1"]) == 0

@@ -30,9 +30,10 @@ from .models import feature_files
 from .options import DEFAULT, Device, PatchSize, Quiet, SlideMpp, Unit, grouped
 from .show import console, tracked, write_csv, writing_to
 
+FORMER = {"token_normalize_func": lambda name: "variant" if name == "method" else name}  # --method still works
 FORMATS = ("geojson", "csv", "h5ad")
 Source = Annotated[Path, typer.Argument(metavar="MODEL_OR_RUN", help="Folder of a model, or of a run.")]
-Method = Annotated[str | None, typer.Option(help="Of a run: which method. Default: the last of the study.")]
+Variant = Annotated[str | None, typer.Option(help="Variant of a run. Default: the last of the study.")]
 CohortName = Annotated[str | None, typer.Option(help="Of a run with several cohorts: which one.")]
 Moved = Annotated[Path | None, typer.Option("--features", help="Of a run whose features were moved: their folder.")]
 
@@ -56,7 +57,7 @@ class Found(NamedTuple):
     model: str  # in words
 
 
-@app.command()
+@app.command(context_settings=FORMER)
 @grouped
 def heatmap(
     source: Source,
@@ -66,7 +67,7 @@ def heatmap(
     options: ReadingOptions,
     out: Annotated[Path, typer.Option(help="Picture to write: .png, .pdf or .svg.")] = Path("heatmap.png"),
     slide: Annotated[Path | None, typer.Option(help="The slide itself, drawn below the maps.")] = None,
-    method: Method = None,
+    variant: Variant = None,
     cohort: CohortName = None,
     patch: Annotated[
         str, typer.Option(help="Whose neighbours to show: a number, or auto: the most attended.")
@@ -92,7 +93,7 @@ def heatmap(
         raise ConfigError(f"--patch: found {patch!r}, expected the number of a patch, from 0 on, or auto.")
     given = None if slide is None else open_slide(slide, options.mpp)
     with given or nullcontext():
-        found = _one(source, item, method, cohort, features, device, options)
+        found = _one(source, item, variant, cohort, features, device, options)
         chosen = None if patch == "auto" else int(patch)
         shared: dict[str, Any] = {"slide": given, "features": found.features}
         write_heatmap(found.maps, out, patch=chosen, model=found.model, **shared)
@@ -105,7 +106,7 @@ def heatmap(
             screen.print(f"Tiles in {sheet}.", soft_wrap=True, highlight=False)
 
 
-@app.command()
+@app.command(context_settings=FORMER)
 @grouped
 def export(
     source: Source,
@@ -116,7 +117,7 @@ def export(
         typer.Argument(metavar="FEATURES_OR_SLIDES", help="Of a model: feature files or folders. Of a run: slide ids."),
     ] = None,
     format: Annotated[str, typer.Option(help="geojson (QuPath 0.4 or later), csv or h5ad (AnnData).")] = "geojson",
-    method: Method = None,
+    variant: Variant = None,
     cohort: CohortName = None,
     slides: Annotated[
         Path | None, typer.Option(help="Folder of the slides, for their OpenSlide bounds and mpp.")
@@ -139,7 +140,7 @@ def export(
     pick_device(device)
     choose("--format", format, FORMATS)
     slide_files = None if slides is None else _slide_files(slides)
-    total, found = _every(source, which or [], method, cohort, features, device, options)
+    total, found = _every(source, which or [], variant, cohort, features, device, options)
     shifted = 0
     with writing_to(out):
         for item in tracked(found, total, f"Exporting {total} slide{'s' * (total != 1)}", screen, quiet):
@@ -159,12 +160,12 @@ def export(
     screen.print(f"{words}.", soft_wrap=True, highlight=False)
 
 
-@app.command(name="faithfulness")
+@app.command(name="faithfulness", context_settings=FORMER)
 def ask_faithfulness(
     run: Annotated[Path, typer.Argument(help="Folder of a run.")],
-    method: Annotated[str | None, typer.Option(help="Which method. Default: all.")] = None,
+    variant: Annotated[str | None, typer.Option(help="Variant of the run. Default: all.")] = None,
     cohort: CohortName = None,
-    slides_at_most: Annotated[int, typer.Option(min=2, help="Slides (or patients) a method, drawn at random.")] = 20,
+    slides_at_most: Annotated[int, typer.Option(min=2, help="Slides (or patients) per variant, drawn at random.")] = 20,
     seed: Annotated[int, typer.Option(min=0, help="Decides which slides, and the random orders.")] = 0,
     features: Moved = None,
     device: Device = DEFAULT.device,
@@ -172,32 +173,32 @@ def ask_faithfulness(
 ) -> None:
     """Can the maps be trusted? Patches are removed, and given alone, in the order of a map and at random.
 
-    Writes RUN/faithfulness/COHORT/METHOD.json and .csv, which the report shows.
+    Writes RUN/faithfulness/COHORT/VARIANT.json and .csv, which the report shows.
 
-    Example: `jigsawmil faithfulness run --method graph-abmil+jigsaw`
+    Example: `jigsawmil faithfulness run --variant graph-abmil+jigsaw`
     """
     screen = console()
     pick_device(device)
     opened = open_run(run)
     for name in [_cohort(opened, cohort)] if cohort else opened.cohorts:
-        for variant in [method] if method else opened.variants:
-            known = cases(opened, name, variant=variant)
+        for each in [variant] if variant else opened.variants:
+            known = cases(opened, name, variant=each)
             if not known:
-                raise StudyError(f"{run}: {variant} has no predictions on {name}. Run the study to its end.")
+                raise StudyError(f"{run}: {each} has no predictions on {name}. Run the study to its end.")
             chosen = np.random.default_rng(seed).choice(len(known), min(slides_at_most, len(known)), replace=False)
             tried = (_curves(opened, known[i], seed, features, device) for i in sorted(chosen))
-            curves = list(tracked(tried, len(chosen), f"{variant}: {len(chosen)} slides", screen, quiet))
+            curves = list(tracked(tried, len(chosen), f"{each}: {len(chosen)} slides", screen, quiet))
             values = faithfulness(curves)
             where = run / "faithfulness" / name
             with writing_to(where):
-                write_json(where / f"{variant}.json", {"cohort": name, "method": variant, "seed": seed, **values})
-            write_csv(pd.DataFrame(_rows(curves)), where / f"{variant}.csv")
-            screen.print(f"{variant}: {values['sentence']}", soft_wrap=True, highlight=False)
+                write_json(where / f"{each}.json", {"cohort": name, "variant": each, "seed": seed, **values})
+            write_csv(pd.DataFrame(_rows(curves)), where / f"{each}.csv")
+            screen.print(f"{each}: {values['sentence']}", soft_wrap=True, highlight=False)
     screen.print(f"Figures in {run / 'faithfulness'}.", soft_wrap=True, highlight=False)
 
 
 def _curves(run: Run, case: Case, seed: int, features: Path | None, device: str) -> Curves:
-    """The random orders of a slide are the same for every method."""
+    """The random orders of a slide are the same for every variant."""
     rng = np.random.default_rng([seed, *case.name.encode()])
     return curves_of(*case_model(case), case.name, case_bags(run, case, features), rng, device=device)
 
@@ -213,7 +214,7 @@ def _rows(curves: list[Curves]) -> Iterator[dict[str, Any]]:
 def _one(
     source: Path,
     item: str,
-    method: str | None,
+    variant: str | None,
     cohort: str | None,
     features: Path | None,
     device: str,
@@ -225,10 +226,10 @@ def _one(
         _as_studied(options)
         run, slide_id = open_run(source), slide_name(path.name) if path.exists() else item
         folder = path.parent if path.exists() else features
-        maps = run_maps(run, slide_id, variant=method, cohort=cohort, features=folder, device=device)
+        maps = run_maps(run, slide_id, variant=variant, cohort=cohort, features=folder, device=device)
         file = run.features_of(slide_id, cohort=cohort, folder=folder)
-        return Found(maps, file, _words(run, slide_id, method, cohort))
-    model, card = load_model(_model_folder(source, method, cohort, features))
+        return Found(maps, file, _words(run, slide_id, variant, cohort))
+    model, card = load_model(_model_folder(source, variant, cohort, features))
     if not path.exists():
         raise FeatureError(
             f"{item}: no such file. Expected the feature file of a slide; only a run knows slides by id."
@@ -241,7 +242,7 @@ def _one(
 def _every(
     source: Path,
     which: list[str],
-    method: str | None,
+    variant: str | None,
     cohort: str | None,
     features: Path | None,
     device: str,
@@ -253,7 +254,7 @@ def _every(
         run = open_run(source)
         name = _cohort(run, cohort)
         wanted = {run.cohort_of(slide_id, name) and slide_id for slide_id in which}
-        chosen = [case for case in cases(run, name, variant=method) if not wanted or wanted & {*case.slides}]
+        chosen = [case for case in cases(run, name, variant=variant) if not wanted or wanted & {*case.slides}]
         total = len(wanted) or sum(len(case.slides) for case in chosen)
 
         def of_run() -> Iterator[Found]:
@@ -262,10 +263,10 @@ def _every(
                     slide_id = maps.bag.slide_id
                     if not wanted or slide_id in wanted:
                         file = run.features_of(slide_id, cohort=name, folder=features)
-                        yield Found(maps, file, _words(run, slide_id, method, name))
+                        yield Found(maps, file, _words(run, slide_id, variant, name))
 
         return total, of_run()
-    model, card = load_model(_model_folder(source, method, cohort, features))
+    model, card = load_model(_model_folder(source, variant, cohort, features))
     if not which:
         raise ConfigError(
             "A model needs feature files: jigsawmil export MODEL features --out maps. A run knows its own."
@@ -288,7 +289,7 @@ def _model_folder(source: Path, *of_runs: object) -> Path:
             f"{source}: {what}. Give the folder that `jigsawmil compare`, `study` or `train` wrote to (--out)."
         )
     if any(of_runs):
-        raise ConfigError(f"--method, --cohort and --features belong to a run, and {source} holds a single model.")
+        raise ConfigError(f"--variant, --cohort and --features belong to a run, and {source} holds a single model.")
     return source
 
 
@@ -299,8 +300,8 @@ def _cohort(run: Run, cohort: str | None) -> str:
     return cohort or run.cohorts[0]
 
 
-def _words(run: Run, slide_id: str, method: str | None, cohort: str | None) -> str:
-    job = run.job_of(slide_id, variant=method, cohort=cohort)
+def _words(run: Run, slide_id: str, variant: str | None, cohort: str | None) -> str:
+    job = run.job_of(slide_id, variant=variant, cohort=cohort)
     return f"{job.variant}, seed {job.seed}, fold {job.fold}: a model that never saw this slide"
 
 

@@ -110,15 +110,16 @@ def show_failures(result: Result, screen: Console) -> None:
 
 def show_control(result: Result, out: Path, screen: Console) -> None:
     """Does place matter? For each cohort a table and what it means."""
+    tables = []
     for name, classes in result.classes.items():
-        one = len(result.classes) == 1
-        true, moved = (t if one else t[t["cohort"] == name] for t in (result.predictions, result.control))
+        true, moved = (t[t["cohort"] == name] for t in (result.predictions, result.control))
         control = shuffle_control(true, moved, classes)
-        write_csv(control, out / "control" / ("control.csv" if one else f"control-{name}.csv"))
+        tables.append(control.assign(cohort=name))
         screen.print(control_table(control, screen.width))
         for line in control_lines(control):
             screen.print(line, highlight=False)
         screen.print()
+    write_csv(pd.concat(tables, ignore_index=True), out / "control" / "control.csv")
 
 
 def show_paper(

@@ -37,7 +37,7 @@ def shuffle_control(
     """
     one_cohort(predictions)
     one_cohort(shuffled)
-    methods, again = predictions["method"].unique(), shuffled["method"].unique()
+    methods, again = predictions["variant"].unique(), shuffled["variant"].unique()
     if set(methods) != set(again):
         raise StudyError(
             f"Methods {named(methods)} with true places, {named(again)} with shuffled ones; expected the same. "
@@ -46,22 +46,22 @@ def shuffle_control(
     pairs = []
     for method in methods:
         both = {"true": predictions, "shuffled": shuffled}
-        runs = [frame[frame["method"] == method].assign(method=place) for place, frame in both.items()]
-        pairs.append(compare_methods(pd.concat(runs, ignore_index=True), classes).assign(method=method))
+        runs = [frame[frame["variant"] == method].assign(variant=place) for place, frame in both.items()]
+        pairs.append(compare_methods(pd.concat(runs, ignore_index=True), classes).assign(variant=method))
     control = pd.concat(pairs, ignore_index=True).rename(columns={"auc_a": "auc_true", "auc_b": "auc_shuffled"})
     difference, z = control["difference"].astype(float), control["delong_z"].astype(float)
     half = norm.ppf(0.975) * (difference / z.where(z != 0)).abs()  # z = 0 does not tell the standard error
     control["low"], control["high"] = (difference - half).clip(lower=-1), (difference + half).clip(upper=1)
     for p in ("delong_p", "t_p"):
         control[f"{p}_holm"] = holm(control[p].astype(float))
-    order = ["method", "level", "auc_true", "auc_shuffled", "difference", "low", "high", "delong_p", "delong_p_holm"]
+    order = ["variant", "level", "auc_true", "auc_shuffled", "difference", "low", "high", "delong_p", "delong_p_holm"]
     return control[[*order, "resamples", "fold_difference", "t_p", "t_p_holm"]]
 
 
 def control_table(control: pd.DataFrame, width: int = 80) -> Table:
     """The shuffle control as a table, a row a method; `control_lines` says what it means."""
     columns = [
-        Column("method", [str(m) for m in control["method"]], name=True),
+        Column("variant", [str(m) for m in control["variant"]], name=True),
         Column("true\nplaces", [number(a) for a in control["auc_true"]]),
         Column("shuffled\nplaces", [number(a) for a in control["auc_shuffled"]]),
         Column("difference\n[95 % interval]", [_difference(row) for row in rows_of(control)]),
@@ -79,7 +79,7 @@ def control_lines(control: pd.DataFrame) -> list[str]:
     rows = rows_of(control)
     verdicts = [_verdict(row) for row in rows]
     seeing = len(rows) - verdicts.count("blind")
-    worse = [str(row["method"]) for row, verdict in zip(rows, verdicts, strict=True) if verdict == "matters"]
+    worse = [str(row["variant"]) for row, verdict in zip(rows, verdicts, strict=True) if verdict == "matters"]
     tested, level = f"{counted(seeing, 'method')} that can see places", f"Holm-adjusted p < {ALPHA}"
     if not seeing:
         answer = "Not asked: no method here can see places."
@@ -91,7 +91,7 @@ def control_lines(control: pd.DataFrame) -> list[str]:
             "is irrelevant: its effect may be smaller than so few patients can tell, or of a kind these methods miss."
         )
     lines = [f"Does place matter in this cohort? {answer}"]
-    lines += [f"{row['method']}: {_control_line(row, v)}" for row, v in zip(rows, verdicts, strict=True)]
+    lines += [f"{row['variant']}: {_control_line(row, v)}" for row, v in zip(rows, verdicts, strict=True)]
     lines.append(
         "DeLong's test takes the trained models as they are; part of a difference may be luck of training. The "
         "corrected t-test allows for that, and with few folds finds only large, steady differences."
@@ -117,7 +117,7 @@ def _control_line(row: pd.Series, verdict: str) -> str:
 
 def _verdict(row: pd.Series) -> str:
     _, difference, p = _deciding(row)
-    if row["method"] in BLIND:
+    if row["variant"] in BLIND:
         return "blind"
     if np.isnan(p):
         return "undefined"

@@ -61,7 +61,7 @@ def attention_of(run: Run, cohort: str, variant: str, case: str) -> tuple[str, F
     A patient whose slides were pooled is shown by the first of them.
     """
     table, slides = run.predictions, run.slides
-    mine = table[(table["cohort"] == cohort) & (table["method"] == variant) & (table["slide_id"] == case)]
+    mine = table[(table["cohort"] == cohort) & (table["variant"] == variant) & (table["slide_id"] == case)]
     own = slides[(slides["cohort"] == cohort) & ((slides["slide_id"] == case) | (slides["patient_id"] == case))]
     names = [case, *own["slide_id"].astype(str)]
     for seed, fold in sorted(zip(mine["seed"], mine["fold"], strict=True)):

@@ -23,9 +23,9 @@ class Answer:
 
 def answer(summary: pd.DataFrame, comparisons: pd.DataFrame, baseline: str) -> Answer:
     """Of one cohort: rows of its summary and comparisons. baseline: the method to beat, one of them."""
-    areas = summary.set_index(summary["method"].astype(str))["auc_oof"].astype(float)
-    best = str(areas.idxmax()) if areas.notna().any() else str(summary["method"].iloc[0])
-    bounds = {str(row["method"]): interval(row) for _, row in summary.iterrows()}
+    areas = summary.set_index(summary["variant"].astype(str))["auc_oof"].astype(float)
+    best = str(areas.idxmax()) if areas.notna().any() else str(summary["variant"].iloc[0])
+    bounds = {str(row["variant"]): interval(row) for _, row in summary.iterrows()}
     by_chance = [method for method, (low, high) in bounds.items() if not (low > CHANCE or high < CHANCE)]
     reached = f"{areas[best]:.3f} [{bounds[best][0]:.3f}, {bounds[best][1]:.3f}]"
     if np.isnan(areas[best]):
@@ -101,7 +101,7 @@ def _told_by(row: pd.Series) -> tuple[str, ...]:
 
 
 def _pair(row: pd.Series) -> frozenset[str]:
-    return frozenset((str(row["method_a"]), str(row["method_b"])))
+    return frozenset((str(row["variant_a"]), str(row["variant_b"])))
 
 
 def behind(comparisons: pd.DataFrame, best: str, baseline: str) -> str:

@@ -23,9 +23,9 @@ from .provenance import (
 from .sections import CohortPart, Section, cohort_sections
 
 TABLES = {
-    "summary": ("method", "folds", "auc_mean", "auc_std", "auc_oof", "slides", "patients"),
-    "comparisons": ("method_a", "method_b", "difference", "delong_p_holm", "t_p_holm"),
-    "predictions": ("method", "seed", "fold", "slide_id", "patient_id", "label"),
+    "summary": ("variant", "folds", "auc_mean", "auc_std", "auc_oof", "slides", "patients"),
+    "comparisons": ("variant_a", "variant_b", "difference", "delong_p_holm", "t_p_holm"),
+    "predictions": ("variant", "seed", "fold", "slide_id", "patient_id", "label"),
     "slides": ("slide_id", "patient_id", "label", "site", "patches"),
     "left_out": ("name", "reason"),
 }

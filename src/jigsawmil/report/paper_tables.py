@@ -61,7 +61,7 @@ def paper_markdown(summary: pd.DataFrame, form: PaperForm) -> str:
 def _pair(summary: pd.DataFrame, form: PaperForm, cohort: str) -> list[Column]:
     """Ours, and beside it what was published; beside phantoms nothing is."""
     own = dict(cohorts(summary)).get(cohort, summary[:0])
-    found = {str(row["method"]): plus_minus(row["auc_mean"], row["auc_std"]) for _, row in own.iterrows()}
+    found = {str(row["variant"]): plus_minus(row["auc_mean"], row["auc_std"]) for _, row in own.iterrows()}
     ours = Column(cohort.replace(" ", "\n", 1) if form.phantom else cohort, [found.get(v, "-") for v in form.variants])
     if form.phantom:
         return [ours]

@@ -18,7 +18,7 @@ def write_pictures(
     folder.mkdir(exist_ok=True)
     written = []
     for cohort, names in classes.items():
-        table = predictions[predictions["cohort"] == cohort] if "cohort" in predictions else predictions
+        table = predictions[predictions["cohort"] == cohort]
         if table.empty:  # none of its jobs came through
             continue
         written.append(folder / ("roc.png" if len(classes) == 1 else f"roc-{cohort}.png"))

@@ -94,7 +94,7 @@ def missing_section(run: Run) -> Html:
     items = [f"Failed: {', '.join(jobs)}. {why}" for why, jobs in reasons.items()]
     for cohort in run.cohorts:
         summary = run.summary[run.summary["cohort"] == cohort] if len(run.summary) else run.summary
-        judged = set(summary["method"]) if len(summary) else set()
+        judged = set(summary["variant"]) if len(summary) else set()
         absent = [name for name in run.variants if name not in judged]
         if not judged:
             items.append(f"{cohort}: no method has all its folds, so none is judged.")

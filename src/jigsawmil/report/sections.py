@@ -66,18 +66,18 @@ class CohortPart:
     @cached_property
     def predictions(self) -> pd.DataFrame:
         table = self.rows(self.run.predictions).dropna(axis="columns", how="all")  # other cohorts have other classes
-        return table[table["method"].isin(set(self.summary["method"]))]
+        return table[table["variant"].isin(set(self.summary["variant"]))]
 
     @cached_property
     def pooled(self) -> dict[str, Pooled]:
         found = pool(self.predictions, self.classes)
-        return {method: found[method] for method in self.summary["method"]}
+        return {method: found[method] for method in self.summary["variant"]}
 
     @property
     def baseline(self) -> str:
         """The method to beat: the first that is ABMIL, else the first of the study."""
         methods = {job.variant: job.settings.get("method") for job in self.run.jobs}
-        judged = list(self.summary["method"])
+        judged = list(self.summary["variant"])
         return str(next((name for name in judged if methods.get(name) == "abmil"), judged[0]))
 
     @cached_property
@@ -190,10 +190,10 @@ def calibration_section(part: CohortPart) -> Html:
     )
     shown = [name for name in CALIBRATED if name in part.summary]
     rows = [
-        [join([part.marks[row["method"]], row["method"]]), *(number(float(row[name])) for name in shown)]
+        [join([part.marks[row["variant"]], row["variant"]]), *(number(float(row[name])) for name in shown)]
         for _, row in part.summary.iterrows()
     ]
-    parts = [table(["method", *(FIGURES[name].replace("\n", " ") for name in shown)], rows)]
+    parts = [table(["variant", *(FIGURES[name].replace("\n", " ") for name in shown)], rows)]
     for some in _some(part.pooled):
         parts.append(picture(calibration_figure(some, part.task, part.styles), "Calibration", caption))
     return join(parts, "\n")
@@ -208,10 +208,10 @@ def confusion_section(part: CohortPart) -> Html:
 
 def control_section(part: CohortPart) -> Html:
     moved = part.rows(part.run.control).dropna(axis="columns", how="all")
-    both = [method for method in part.summary["method"] if method in set(moved["method"])]
+    both = [method for method in part.summary["variant"] if method in set(moved["variant"])]
     intro = "The whole study again, with the patches of each slide shuffled over its places: what is lost was place."
     try:
-        true, shuffled = (frame[frame["method"].isin(both)] for frame in (part.predictions, moved))
+        true, shuffled = (frame[frame["variant"].isin(both)] for frame in (part.predictions, moved))
         control = shuffle_control(true, shuffled, part.classes)
     except (StudyError, ValueError) as error:  # some of its folds are not there
         return paragraphs([intro, f"It is not whole: {error}"])
@@ -254,7 +254,7 @@ def examples_section(part: CohortPart) -> Html:
 def faithfulness_section(part: CohortPart) -> Html:
     """What `faithfulness/<cohort>/<variant>.json` says, with the curves of the best; empty where it was not asked."""
     items, pictures = [], []
-    for method in part.summary["method"]:
+    for method in part.summary["variant"]:
         file = part.run.folder / "faithfulness" / part.name / f"{method}.json"
         if not file.is_file():
             continue

@@ -1,7 +1,7 @@
 """Tables for the terminal and for documents: each figure with its doubt, and a plain word on what it means.
 
-Input are the tables of a run folder: summary.csv (one row a method) and comparisons.csv (one row a pair), with or
-without a `cohort` column. What every figure is: docs/statistics.md.
+Input are the tables of a run folder: summary.csv (one row per variant) and comparisons.csv (one row per pair). What
+every figure is: docs/statistics.md.
 """
 
 from collections.abc import Iterator
@@ -57,8 +57,8 @@ def comparison_table(comparisons: pd.DataFrame, width: int = 80) -> Table:
     rows = _grouped(_higher_first(comparisons))
     columns = [
         *_cohort_column(rows),
-        Column("higher AUC", [str(m) for m in rows["method_a"]], name=True),
-        Column("lower AUC", [str(m) for m in rows["method_b"]], name=True),
+        Column("higher AUC", [str(m) for m in rows["variant_a"]], name=True),
+        Column("lower AUC", [str(m) for m in rows["variant_b"]], name=True),
         Column("difference", [signed(d) for d in rows["difference"]]),
         p_column("DeLong\np", rows["delong_p_holm"]),
         p_column("corrected\nt-test p", rows["t_p_holm"]),
@@ -80,10 +80,10 @@ def to_markdown(summary: pd.DataFrame) -> str:
 
 
 def _summary_columns(summary: pd.DataFrame) -> list[Column]:
-    _require(summary, ["method", "folds", "auc_mean", "auc_std", "auc_oof", "slides", "patients"])
+    _require(summary, ["variant", "folds", "auc_mean", "auc_std", "auc_oof", "slides", "patients"])
     columns = [
         *_cohort_column(summary),
-        Column("method", [str(m) for m in summary["method"]], name=True),
+        Column("variant", [str(m) for m in summary["variant"]], name=True),
         Column("AUC,\nmean of folds", [plus_minus(row["auc_mean"], row["auc_std"]) for row in rows_of(summary)]),
         Column("AUC, pooled\n[95 % interval]", [_bounded(row["auc_oof"], *interval(row)) for row in rows_of(summary)]),
     ]
@@ -98,10 +98,7 @@ def interval(row: pd.Series) -> tuple[float, float]:
 
 
 def cohorts(frame: pd.DataFrame) -> Iterator[tuple[str, pd.DataFrame]]:
-    """Each cohort's name and rows, in the order of the table; one nameless cohort where none is named."""
-    if "cohort" not in frame:
-        yield "", frame
-        return
+    """Each cohort's name and rows, in the order of the table."""
     for name, rows in frame.groupby("cohort", sort=False):
         yield str(name), rows
 
@@ -130,7 +127,7 @@ def _summary_notes(summary: pd.DataFrame) -> list[str]:
     undefined = int(summary["undefined_folds"].max()) if "undefined_folds" in summary else 0
     if undefined:
         notes.append(f"Up to {counted(undefined, 'test fold')} without all classes left out of the mean.")
-    lower = summary.loc[summary["auc_mean"] - summary["auc_oof"] > CLEARLY_LOWER, "method"]
+    lower = summary.loc[summary["auc_mean"] - summary["auc_oof"] > CLEARLY_LOWER, "variant"]
     if len(lower):
         notes.append(
             f"Pooled far below the folds for {', '.join(dict.fromkeys(map(str, lower)))}: its folds are calibrated "
@@ -159,10 +156,10 @@ def _comparison_notes(rows: pd.DataFrame) -> list[str]:
 
 
 def _higher_first(comparisons: pd.DataFrame) -> pd.DataFrame:
-    needed = ["method_a", "method_b", "level", "auc_a", "auc_b", "difference", "delong_p_holm", "t_p_holm"]
+    needed = ["variant_a", "variant_b", "level", "auc_a", "auc_b", "difference", "delong_p_holm", "t_p_holm"]
     _require(comparisons, [*needed, "resamples", "fold_difference"])
     rows, swap = comparisons.copy(), comparisons["difference"].astype(float) < 0
-    for a, b in (("method_a", "method_b"), ("auc_a", "auc_b")):
+    for a, b in (("variant_a", "variant_b"), ("auc_a", "auc_b")):
         rows[a], rows[b] = comparisons[a].where(~swap, comparisons[b]), comparisons[b].where(~swap, comparisons[a])
     for name in ("difference", "fold_difference"):
         rows[name] = comparisons[name].astype(float).where(~swap, -comparisons[name].astype(float))

@@ -258,7 +258,7 @@ def patient_level(frame: pd.DataFrame) -> pd.DataFrame:
             f"Patients {named(mixed.index[mixed > 1])} have slides with different labels; the mean over a patient's "
             "slides needs one label a patient. Judge these predictions by slide."
         )
-    keys = [k for k in ("method", "fold", "seed", "patient_id") if k in frame]
+    keys = [k for k in ("variant", "fold", "seed", "patient_id") if k in frame]
     probabilities = {c: "mean" for c in frame if c == "probability" or str(c).startswith("probability_")}
     rows = frame.groupby(keys, sort=False, as_index=False).agg({"label": "first"} | probabilities)
     return rows.assign(slide_id=rows["patient_id"])

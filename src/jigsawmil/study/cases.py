@@ -27,9 +27,9 @@ def cases(run: Run, cohort: str, *, variant: str | None = None, seed: int | None
     """
     choose("cohort", cohort, run.cohorts)
     variant = run.variants[-1] if variant is None else variant
-    choose("method", variant, run.variants)
+    choose("variant", variant, run.variants)
     table = run.predictions
-    rows = table[(table["cohort"] == cohort) & (table["method"] == variant)]
+    rows = table[(table["cohort"] == cohort) & (table["variant"] == variant)]
     known = set(rows.loc[rows["seed"] == (run.seeds[0] if seed is None else seed), "slide_id"])
     pools = {job.variant for job in run.jobs if job.settings.get("level") == "patient"}
     found: dict[str, Case] = {}

@@ -34,7 +34,7 @@ from ..statistics.metrics import (
     score,
 )
 
-KEYS = ["method", "fold", "seed", "slide_id", "patient_id", "label"]
+KEYS = ["variant", "fold", "seed", "slide_id", "patient_id", "label"]
 
 
 class DelongTest(NamedTuple):
@@ -112,7 +112,17 @@ def compare_methods(predictions: pd.DataFrame, classes: Sequence[str] | None = N
     if level == "patient":
         table = replace(table, frame=patient_level(table.frame))
     rows = [_compare(table, a, b, clustered=level == "slide, clustered") for a, b in combinations(table.methods, 2)]
-    columns = ["method_a", "method_b", "level", "auc_a", "auc_b", "difference", "delong_z", "delong_p", "delong_p_holm"]
+    columns = [
+        "variant_a",
+        "variant_b",
+        "level",
+        "auc_a",
+        "auc_b",
+        "difference",
+        "delong_z",
+        "delong_p",
+        "delong_p_holm",
+    ]
     columns += ["resamples", "undefined_folds", "fold_difference", "t", "t_p", "t_p_holm"]
     result = pd.DataFrame(rows, columns=[c for c in columns if not c.endswith("_holm") and c != "level"])
     adjusted = {f"{c}_holm": holm(result[c].astype(float)) for c in ("delong_p", "t_p")}
@@ -148,7 +158,7 @@ def summarise(
             whole = patient_level(pooled)
             by_patient = macro_auc(whole["label"], table.matrix(whole))
         rows.append(
-            {"method": method, "folds": runs.index.unique("fold").size, "auc_mean": runs.mean(), "auc_std": runs.std()}
+            {"variant": method, "folds": runs.index.unique("fold").size, "auc_mean": runs.mean(), "auc_std": runs.std()}
             | {"auc_oof": figures.pop("auc"), "auc_low": interval[1], "auc_high": interval[2]}
             | {"boot_low": boot.low, "boot_high": boot.high, "auc_patient": by_patient}
             | {name: value for name, value in figures.items() if name != "undefined"}
@@ -169,7 +179,7 @@ class _Table:
 
     @property
     def methods(self) -> list[str]:
-        return list(self.frame["method"].unique())
+        return list(self.frame["variant"].unique())
 
     @property
     def patients_with_several(self) -> bool:
@@ -186,11 +196,11 @@ class _Table:
 
     def pooled(self, method: str) -> pd.DataFrame:
         """One row a slide, in the order of ids: mean probability over seeds."""
-        rows = self.frame[self.frame["method"] == method].groupby("slide_id", as_index=False)
+        rows = self.frame[self.frame["variant"] == method].groupby("slide_id", as_index=False)
         return rows.agg({"patient_id": "first", "label": "first"} | dict.fromkeys(self.columns, "mean"))
 
     def runs(self, method: str) -> dict[tuple[object, object], pd.DataFrame]:
-        rows = self.frame[self.frame["method"] == method]
+        rows = self.frame[self.frame["variant"] == method]
         return {(key[0], key[1]): run for key, run in rows.groupby(["seed", "fold"])}
 
     def fold_aucs(self, method: str) -> pd.Series:
@@ -208,8 +218,8 @@ def _compare(table: _Table, a: str, b: str, clustered: bool) -> dict[str, object
     gaps, undefined, n_train, n_test = _resampled_gaps(table, a, b)
     corrected = corrected_t_test(gaps, n_train, n_test)
     return {
-        "method_a": a,
-        "method_b": b,
+        "variant_a": a,
+        "variant_b": b,
         "auc_a": macro_auc(y, p),
         "auc_b": macro_auc(y, q),
         "difference": delong.difference,
@@ -255,7 +265,7 @@ def _table(predictions: pd.DataFrame, classes: Sequence[str] | None) -> _Table:
         raise StudyError("The table of predictions has no rows; expected one a method, seed and slide. Run the study.")
     frame = predictions[[*KEYS, *columns]].reset_index(drop=True)
     _refuse(frame, frame[KEYS].isna().any(axis=1), f"lack one of {', '.join(KEYS)}", "Fill it in.")
-    frame = frame.assign(**{key: frame[key].astype(str) for key in ("method", "slide_id", "patient_id")})
+    frame = frame.assign(**{key: frame[key].astype(str) for key in ("variant", "slide_id", "patient_id")})
     names = _class_names(frame["label"], columns, classes)
     if columns != ["probability"]:
         columns = [f"probability_{name}" for name in names]
@@ -267,7 +277,7 @@ def _table(predictions: pd.DataFrame, classes: Sequence[str] | None) -> _Table:
     if len(columns) > 1:
         bad |= (p.sum(axis=1) - 1).abs() > 1e-3
     _refuse(frame, bad, "have no valid probability (nan, outside [0, 1], or not summing to 1)", "Run their fold again.")
-    twice = frame.duplicated(["method", "seed", "slide_id"])
+    twice = frame.duplicated(["variant", "seed", "slide_id"])
     _refuse(frame, twice, "are predicted more than once by one method and seed", "Keep one prediction of each.")
     told = frame.groupby("slide_id")[["label", "patient_id"]].transform("nunique")
     _refuse(frame, (told > 1).any(axis=1), "have differing labels or patients between rows", "Correct the table.")
@@ -303,7 +313,7 @@ def _refuse(frame: pd.DataFrame, wrong: pd.Series, what: str, remedy: str) -> No
 
 def _check_same_slides(frame: pd.DataFrame) -> None:
     """Every method has predicted the same slides in the same fold of the same seed."""
-    grouped = frame.groupby("method", sort=False)[["seed", "fold", "slide_id"]]
+    grouped = frame.groupby("variant", sort=False)[["seed", "fold", "slide_id"]]
     runs = {method: set(rows.itertuples(index=False, name=None)) for method, rows in grouped}
     for a, b in combinations(runs, 2):
         if runs[a] != runs[b]:

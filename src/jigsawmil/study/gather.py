@@ -96,8 +96,8 @@ def _write_tables(
         if not mine:
             continue
         table = pd.concat([_predictions(job) for job in mine], ignore_index=True)
-        predictions.append(table if len(cohorts) == 1 else table.assign(cohort=name))
-        complete = table[table["method"].isin(whole(jobs, name))]
+        predictions.append(table.assign(cohort=name))
+        complete = table[table["variant"].isin(whole(jobs, name))]
         if len(complete):
             summaries.append(summarise(complete, cohort.classes, cohort.task).assign(cohort=name))
             pairs = compare_methods(complete, cohort.classes).assign(cohort=name)
@@ -119,7 +119,7 @@ def _predictions(job: Job) -> pd.DataFrame:
         raise StudyError(f"{job.folder}: predictions.csv is damaged ({error}). Remove that folder.") from error
     table.insert(0, "seed", job.seed)
     table.insert(0, "fold", job.fold)
-    table.insert(0, "method", job.variant)
+    table.insert(0, "variant", job.variant)
     return table
 
 

@@ -41,7 +41,7 @@ def pool(predictions: pd.DataFrame, classes: Sequence[str]) -> dict[str, Pooled]
     if missing := [c for c in columns if c not in predictions]:
         raise StudyError(f"No column {', '.join(missing)} in the table of predictions; expected one for each class.")
     pooled = {}
-    for method, rows in predictions.groupby(predictions["method"].astype(str), sort=False):
+    for method, rows in predictions.groupby(predictions["variant"].astype(str), sort=False):
         slides = rows.groupby("slide_id")
         p = slides[columns].mean().to_numpy(dtype=float)
         pooled[str(method)] = Pooled(
@@ -56,9 +56,9 @@ def pool(predictions: pd.DataFrame, classes: Sequence[str]) -> dict[str, Pooled]
 def fold_areas(predictions: pd.DataFrame, classes: Sequence[str]) -> pd.DataFrame:
     """`method,seed,fold,auc` of every test fold; nan where it lacks a class."""
     rows = []
-    for (method, seed, fold), part in predictions.groupby(["method", "seed", "fold"], sort=False):
+    for (method, seed, fold), part in predictions.groupby(["variant", "seed", "fold"], sort=False):
         (one,) = pool(part, classes).values()
-        rows.append({"method": method, "seed": seed, "fold": fold, "auc": macro_auc(one.truth, one.probability)})
+        rows.append({"variant": method, "seed": seed, "fold": fold, "auc": macro_auc(one.truth, one.probability)})
     return pd.DataFrame(rows)
 
 

@@ -17,9 +17,10 @@ from ..errors import FeatureError, StudyError
 
 TEXT = (
     *("cohort", "slide_id", "patient_id", "label", "site", "features", "name", "reason", "positive", "level"),
-    *("method", "method_a", "method_b"),
+    *("variant", "variant_a", "variant_b"),
 )
 WHOLE = ("seed", "fold", "patches", "folds", "seeds", "slides", "patients", "undefined_folds")
+RENAMED = {"method": "variant", "method_a": "variant_a", "method_b": "variant_b"}  # columns of older versions
 READING = ("mpp", "patch_size", "unit")  # options of a cohort that are options of `read_bag`
 
 
@@ -61,7 +62,7 @@ class Run:
     @cached_property
     def variants(self) -> tuple[str, ...]:
         """In the order of the study, as far as they were judged; then the others."""
-        judged = [] if self.summary.empty else list(self.summary["method"])
+        judged = [] if self.summary.empty else list(self.summary["variant"])
         return tuple(dict.fromkeys([*judged, *(job.variant for job in self.jobs)]))
 
     @property
@@ -96,13 +97,13 @@ class Run:
         """
         cohort = self.cohort_of(slide_id, cohort)
         variant = self.variants[-1] if variant is None else variant
-        choose("method", variant, self.variants)
+        choose("variant", variant, self.variants)
         seed = self.seeds[0] if seed is None else seed
         level = {job.settings.get("level", "slide") for job in self.jobs if job.variant == variant}
         own = self.slides[(self.slides["slide_id"] == slide_id) & (self.slides["cohort"] == cohort)]
         case = own["patient_id"].iloc[0] if level == {"patient"} else slide_id
         table = self.predictions
-        rows = table[(table["slide_id"] == case) & (table["cohort"] == cohort) & (table["method"] == variant)]
+        rows = table[(table["slide_id"] == case) & (table["cohort"] == cohort) & (table["variant"] == variant)]
         folds = set(rows.loc[rows["seed"] == seed, "fold"])
         for job in self.jobs:
             if (job.cohort, job.variant, job.seed) == (cohort, variant, seed) and job.fold in folds:
@@ -199,10 +200,10 @@ def _jobs(folder: Path) -> list[RunJob]:
 
 
 def _table(path: Path, classes: Mapping[str, Any]) -> pd.DataFrame:
-    """Ids stay text (007 is not 7), the rest are numbers; a run of one cohort leaves its name out."""
+    """Ids stay text (007 is not 7), the rest are numbers. Older versions left the name of a single cohort out."""
     if not path.is_file() or path.stat().st_size <= 1:
         return pd.DataFrame()
-    table = pd.read_csv(path, dtype=str, keep_default_na=False)
+    table = pd.read_csv(path, dtype=str, keep_default_na=False).rename(columns=RENAMED)
     for column in table.columns.difference(TEXT):
         table[column] = table[column].map(lambda text: float(text or "nan"))  # exactly; pandas may round the last digit
         if column in WHOLE:

@@ -72,7 +72,7 @@ class Library:
         run, classes = self.run, self.run.classes[cohort]
         table = run.slides[run.slides["cohort"] == cohort][["slide_id", "patient_id", "label"]].reset_index(drop=True)
         found = run.predictions
-        found = found[(found["cohort"] == cohort) & (found["method"] == variant) & (found["seed"] == seed)]
+        found = found[(found["cohort"] == cohort) & (found["variant"] == variant) & (found["seed"] == seed)]
         if len(classes) == 2:
             p = np.stack([1 - found["probability"], found["probability"]], axis=1)
         else:

@@ -191,7 +191,7 @@ const jigsawmil = (() => {
   function describe(patch) {
     const shown = panes.filter((pane) => pane.info);
     const rows = [[`patch ${patch}`, `x ${short(lattice.x[patch])}, y ${short(lattice.y[patch])}`]];
-    if (shown.length > 1) rows.push(["", ...shown.map((pane) => pane.info.method)]);
+    if (shown.length > 1) rows.push(["", ...shown.map((pane) => pane.info.variant)]);
     const of = (read) => shown.map((pane) => read(pane.data, pane.info));
     rows.push(["attention", ...of((d) => d.attention[patch].toExponential(2))]);
     rows.push(["percentile", ...of((d) => (100 * d.attention_rank[patch]).toFixed(1))]);

@@ -56,7 +56,7 @@ class Page:
     search: TextInput
     cohort: Select
     seed: Select
-    method: Select
+    variant: Select
     other: Select
     ranking: Select
     patch: Div
@@ -79,7 +79,7 @@ def make_page(document: Document, title: str, choices: dict[str, list[str]], opa
         search=make_search(table, rows),
         cohort=make_select("cohort", choices["cohort"], 170),
         seed=make_select("seed", choices["seed"], 90),
-        method=make_select("method", choices["method"], 240),
+        variant=make_select("variant", choices["variant"], 240),
         other=make_select("beside", choices["other"], 240),
         ranking=Select(value=RANKINGS[0], options=rankings, sizing_mode="stretch_width"),
         patch=make_cards(),
@@ -100,7 +100,7 @@ def _place(document: Document, title: str, page: Page, opacity: float) -> None:
     figures[0].tags = [page.state, *page.panes, *page.sources]  # what no part of the page refers to is not kept in step
     controls = make_controls(opacity)
     roots = {
-        "choices": row(page.cohort, page.seed, page.method, page.other, spacing=14),
+        "choices": row(page.cohort, page.seed, page.variant, page.other, spacing=14),
         "slides": column(page.search, make_table(page.table, page.rows), sizing_mode="stretch_both"),
         "figure0": figures[0],
         "figure1": figures[1],

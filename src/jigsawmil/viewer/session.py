@@ -44,7 +44,7 @@ class Session:
         choices = {
             "cohort": list(run.cohorts),
             "seed": [str(seed) for seed in run.seeds],
-            "method": list(reversed(run.variants)),
+            "variant": list(reversed(run.variants)),
             "other": [NOTHING, *run.variants] if len(run.variants) > 1 else [NOTHING],
         }
         self.page = make_page(document, run.folder.resolve().name, choices, 0.55 if library.slides else 1.0)
@@ -53,7 +53,7 @@ class Session:
         page = self.page
         when(page.cohort, "value", lambda: self.list_slides(fresh=True))
         when(page.seed, "value", self.list_slides)
-        when(page.method, "value", self.list_slides)
+        when(page.variant, "value", self.list_slides)
         when(page.other, "value", self.open)
         when(page.table.selected, "indices", self.open)
         when(page.ranking, "value", self.draw_gallery)
@@ -64,7 +64,7 @@ class Session:
     def list_slides(self, fresh: bool = False) -> None:
         """The table for the chosen cohort, method and seed; fresh: of other slides than before."""
         page = self.page
-        table = self.library.table(page.cohort.value, page.method.value, int(page.seed.value))
+        table = self.library.table(page.cohort.value, page.variant.value, int(page.seed.value))
         mark = np.where(table["predicted"] == "", "", np.where(table["right"], "✓", "✗"))
         words = table["slide_id"] + " " + table["patient_id"] + " " + table["label"] + " "
         words += np.where(mark == "✓", "right", np.where(mark == "✗", "wrong", "untested"))
@@ -84,8 +84,8 @@ class Session:
         if not chosen or not page.state.ready:
             return
         slide_id = page.table.data["slide"][chosen[0]]
-        methods = [page.method.value]
-        if page.other.value not in (NOTHING, page.method.value):
+        methods = [page.variant.value]
+        if page.other.value not in (NOTHING, page.variant.value):
             methods.append(page.other.value)
         keys = tuple(Key(page.cohort.value, slide_id, method, int(page.seed.value)) for method in methods)
         if self.shown is not None and self.shown.keys == keys:
@@ -136,7 +136,7 @@ class Session:
         return {
             "slide_id": key.slide_id,
             "key": f"{key.cohort}/{key.slide_id}/{slide is not None}",
-            "method": key.variant,
+            "variant": key.variant,
             "caption": f"{key.variant}: {maps.prediction}, p = {p:.2f}",
             "of": maps.shown_class,
             "unit": "px" if slide is not None or maps.bag.unit == "px" else "µm",

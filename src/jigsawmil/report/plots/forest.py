@@ -22,22 +22,22 @@ def forest_figure(summary: pd.DataFrame, folds: pd.DataFrame | None = None, styl
     """folds: `method,auc` of one cohort's test folds, a dot each below the interval of its method."""
     by_cohort = list(cohorts(summary))
     methods = [len(rows) for _, rows in by_cohort]
-    styles = styles or method_styles(summary["method"].astype(str))
+    styles = styles or method_styles(summary["variant"].astype(str))
     room = int((7.0 - 0.072 * min(32, max(map(len, styles)))) / 0.075)  # characters of a title right of the names
     bounds = np.array([interval(row) for _, row in summary.iterrows()])
-    dots = pd.DataFrame({"method": [], "auc": []}) if folds is None else folds
+    dots = pd.DataFrame({"variant": [], "auc": []}) if folds is None else folds
     least = np.nanmin([0.5, *summary["auc_mean"], *bounds[:, 0], *summary["auc_oof"], *dots["auc"]])
     figure = Figure(figsize=(7.2, sum(0.32 * n + 0.75 for n in methods) + 0.3), layout="constrained")
     axes = figure.subplots(len(methods), 1, squeeze=False, sharex=True, height_ratios=[n + 0.5 for n in methods])[:, 0]
     for ax, (cohort, rows) in zip(axes, by_cohort, strict=True):
         ax.axvline(0.5, color=GREY, linewidth=0.8, linestyle=(0, (4, 4)))
         for y, (_, row) in enumerate(rows.iterrows()):
-            colour, _dash = styles[str(row["method"])]
+            colour, _dash = styles[str(row["variant"])]
             low, high = interval(row)
             ax.plot([low, high], [y, y], color=colour, linewidth=2, solid_capstyle="butt")
             ax.plot(row["auc_oof"], y, "s", color=colour, markersize=6)
             ax.plot(row["auc_mean"], y, "D", markeredgecolor="black", markerfacecolor="none", markersize=5)
-            own = dots.loc[dots["method"] == row["method"], "auc"]
+            own = dots.loc[dots["variant"] == row["variant"], "auc"]
             ax.plot(own, np.full(len(own), y + 0.3), "o", color=colour, markersize=3.5, alpha=0.7, markeredgewidth=0)
             ax.text(1.02, y, _stated(row), transform=ax.get_yaxis_transform(), va="center")
         ax.set(
@@ -45,7 +45,7 @@ def forest_figure(summary: pd.DataFrame, folds: pd.DataFrame | None = None, styl
             ylim=(len(rows) - 0.5, -0.5),
             xlim=(np.floor(least * 20 - 0.2) / 20, 1.005),
         )
-        ax.set_yticks(range(len(rows)), [fill(str(m), 32) for m in rows["method"]])
+        ax.set_yticks(range(len(rows)), [fill(str(m), 32) for m in rows["variant"]])
         ax.tick_params(axis="y", length=0)
     axes[-1].set_xlabel("AUC")
     marks = [

@@ -40,7 +40,7 @@ def read_traces(run: str | Path) -> pd.DataFrame:
         if missing := [c for c in ("epoch", "kept", "val_loss", *TRACES) if c not in trace]:
             raise StudyError(f"{file}: no column {', '.join(missing)}. Delete the folder of this job and run again.")
         job, variant, cohort = (parent.name for parent in list(file.parents)[:3])
-        traces.append(trace.assign(cohort=cohort, method=variant, job=job))
+        traces.append(trace.assign(cohort=cohort, variant=variant, job=job))
     return pd.concat(traces, ignore_index=True)
 
 
@@ -49,9 +49,9 @@ def trace_figure(traces: pd.DataFrame, across: int = len(TRACES), styles: Styles
 
     Methods without a jigsaw have no line in the panels of jigsaw and lambda, whatever their trace holds there.
     """
-    names = sorted(traces["method"].unique(), key=lambda m: ([*COLOURS, m].index(m), m))
+    names = sorted(traces["variant"].unique(), key=lambda m: ([*COLOURS, m].index(m), m))
     styles = method_styles(names) if styles is None else {name: styles[name] for name in names}
-    jigsaw = traces.groupby(["cohort", "method"])["jigsaw"].transform(lambda loss: bool((loss != 0).any()))
+    jigsaw = traces.groupby(["cohort", "variant"])["jigsaw"].transform(lambda loss: bool((loss != 0).any()))
     traces = traces.assign(**{c: traces[c].where(jigsaw) for c in ("jigsaw", "lambda_")})
     shown = [c for c in TRACES if traces[c].notna().any()]
     by_cohort = list(cohorts(traces))
@@ -68,7 +68,7 @@ def trace_figure(traces: pd.DataFrame, across: int = len(TRACES), styles: Styles
         for spare in own[len(shown) :]:
             spare.remove()
         for ax, column in zip(own, shown, strict=False):
-            for (method, _), job in rows.groupby(["method", "job"]):
+            for (method, _), job in rows.groupby(["variant", "job"]):
                 colour, dash = styles[str(method)]
                 ax.plot(job["epoch"], job[column], color=colour, linestyle=dash, linewidth=0.9, alpha=0.85)
                 if job["val_loss"].notna().any():
