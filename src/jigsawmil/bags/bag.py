@@ -1,12 +1,12 @@
 """One slide as the rest of the program sees it."""
 
 from dataclasses import dataclass
-from typing import Literal
-
-import torch
-from torch import Tensor
+from typing import TYPE_CHECKING, Literal
 
 from ..errors import FeatureError
+
+if TYPE_CHECKING:  # torch takes a second to import, and a look at headers needs none of it
+    from torch import Tensor
 
 Unit = Literal["px", "um"]
 
@@ -22,8 +22,8 @@ class Bag:
     """
 
     slide_id: str
-    features: Tensor  # (patch, d) float32
-    coords: Tensor  # (patch, 2) float64
+    features: "Tensor"  # (patch, d) float32
+    coords: "Tensor"  # (patch, 2) float64
     patch_size: float | None = None
     mpp: float | None = None
     unit: Unit = "px"
@@ -46,7 +46,7 @@ class Bag:
         return self.features.shape[1]
 
     @property
-    def centroids(self) -> Tensor:
+    def centroids(self) -> "Tensor":
         """(patch, 2): the corner plus half a patch, in the unit of `coords`."""
         return self.coords + (self.patch_size or 0.0) / 2
 
@@ -60,6 +60,8 @@ class Bag:
         return self.features.nbytes + self.coords.nbytes
 
 
-def as_features(array: Tensor) -> Tensor:
+def as_features(array: "Tensor") -> "Tensor":
     """Features as contiguous float32, whatever precision they were stored in."""
+    import torch
+
     return array.to(torch.float32).contiguous()

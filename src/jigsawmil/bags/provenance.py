@@ -5,10 +5,12 @@ import json
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import h5py
-from torch import nn
+
+if TYPE_CHECKING:
+    from torch import nn
 
 MADE_FROM = "made_from"  # attribute of the features, or key of the note that a slide has no tissue
 DAMAGED = "damaged"  # in place of what a file would say
@@ -60,7 +62,7 @@ def slide_mark(path: Path) -> str:
     return file_mark(index if path.suffix.lower() == ".mrxs" and index.is_file() else path)
 
 
-def weights_mark(model: nn.Module) -> str:
+def weights_mark(model: "nn.Module") -> str:
     """Of a model's weights, wherever they were loaded from."""
     parts = [
         f"{name} {tuple(value.shape)} {value.flatten()[:SAMPLE].float().tolist()}".encode()

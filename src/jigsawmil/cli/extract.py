@@ -18,7 +18,7 @@ from ..cluster.ray import ray_cluster
 from ..config import choose
 from ..errors import StudyError
 from ..slides.encoders import ENCODERS, SPECS, EncoderSpec, encoder_spec
-from ..slides.encoders.files import is_file
+from ..slides.encoders.spec import is_file
 from ..slides.extract import PRECISIONS, Extracted, ExtractSettings, check_masks, features_folder
 from ..slides.extract_all import extract_here, write_account
 from ..train.checkpoint import ModelCard

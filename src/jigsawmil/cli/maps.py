@@ -10,7 +10,7 @@ import numpy as np
 import pandas as pd
 import typer
 
-from ..cohort.labels import slide_name
+from ..bags.names import slide_name
 from ..config import choose
 from ..errors import ConfigError, FeatureError, SlideError, StudyError
 from ..maps.contact_sheet import write_contact_sheet

@@ -12,8 +12,8 @@ import typer
 from rich.markup import escape
 
 from ..bags.formats import find_bags
+from ..bags.names import slide_name
 from ..cluster.parallel import fit_together
-from ..cohort.labels import slide_name
 from ..cohort.splits import Fold
 from ..config import choose
 from ..errors import ConfigError, FeatureError, StudyError

@@ -13,12 +13,10 @@ from typing import Literal
 
 import pandas as pd
 
+from ..bags.names import slide_name
 from ..errors import LabelError
 from .tables import PATIENT_NAMES, SLIDE_NAMES, Table, option_for, read_table
 
-EXTENSION = re.compile(
-    r"(\.ome)?\.(svs|svslide|tiff?|ndpi|mrxs|scn|bif|vms|vmu|czi|dcm|qptiff|h5|hdf5|pt|npy|zarr)$", re.IGNORECASE
-)
 TCGA_PATIENT = re.compile(r"TCGA-[0-9A-Z]{2}-[0-9A-Z]{4}(?![0-9A-Z])")  # 12 characters, [5:7] the site
 TCGA_SAMPLE = re.compile(r"TCGA-[0-9A-Z]{2}-[0-9A-Z]{4}-\d{2}(?!\d)")  # 15 characters
 
@@ -157,14 +155,6 @@ def _join(clinical: pd.DataFrame, slides: "Table", slide: str | None, patient_co
     rows = pd.concat([rows, rest], ignore_index=True)
     rows["line"] = rows["line"].fillna(0).astype(int)
     return rows.fillna({"label": "", "site": ""})
-
-
-def slide_name(text: str) -> str:
-    """A slide's id without folders and without the known image and feature extensions."""
-    name = re.split(r"[/\\]", text)[-1]
-    while (short := EXTENSION.sub("", name)) != name and short:
-        name = short
-    return name
 
 
 def patients_of(slide_ids: Sequence[str]) -> tuple[list[str], str]:

@@ -8,7 +8,7 @@ from numpy.typing import NDArray
 from scipy.spatial import cKDTree
 
 from ..bags.bag import Bag
-from ..bags.formats.opened import open_path
+from ..bags.formats.trident import slide_size
 from ..errors import FeatureError, SlideError
 from ..slides.slide import Slide
 
@@ -148,7 +148,7 @@ def check_slide(bag: Bag, slide: Slide, features: Path | None = None) -> Squares
     """
     squares = level0_squares(bag, slide.mpp)
     width, height = slide.size
-    stated = None if features is None else stated_size(features)
+    stated = None if features is None else slide_size(features)
     if stated is not None and stated != slide.size:
         raise SlideError(
             f"{slide.path.name} has {width} x {height} pixels, but the features of {bag.slide_id} were cut from a "
@@ -163,11 +163,3 @@ def check_slide(bag: Bag, slide: Slide, features: Path | None = None) -> Squares
             "slide that these features came from, or --slide-mpp or --unit is wrong."
         )
     return squares
-
-
-def stated_size(features: Path) -> tuple[int, int] | None:
-    """Width and height of the slide as TRIDENT notes them beside the coordinates; None where nobody did."""
-    coords = open_path(features).arrays.get("coords")
-    attrs = {} if coords is None else coords.attrs
-    width, height = attrs.get("level0_width"), attrs.get("level0_height")
-    return None if width is None or height is None else (int(width), int(height))

@@ -21,12 +21,12 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
-import h5py
 import numpy as np
 import torch
 
+from ..bags.formats.trident import tile_geometry, write_features, write_patches
 from ..bags.provenance import MADE_FROM, Made, difference, read_made, slide_mark, whole_mark
-from ..bags.tile_spec import DEFAULT_TILES, OBJECTIVE, TileSpec
+from ..bags.tile_spec import DEFAULT_TILES, TileSpec
 from ..config import choose, require
 from ..errors import ConfigError, JigsawmilError, SlideError
 from ..files import held, replacing, sweep
@@ -236,9 +236,11 @@ def _extract(
             f"{slide.path.name}: the encoder gave NaN or Inf, in {settings.precision}. Use --precision float32; if it "
             "is that, look at the encoder's weights."
         )
-    about = {"name": slide.path.stem, "encoder": encoder.spec.name, MADE_FROM: json.dumps(made)}
-    write_features(target, whole, about, tiles)
-    write_patches(out / settings.tiles.folder / "patches" / f"{slide.path.stem}_patches.h5", tiles, about["name"])
+    name = slide.path.stem
+    about = {"name": name, "encoder": encoder.spec.name, MADE_FROM: json.dumps(made)}
+    write_features(target, whole, tiles.coords, about, geometry(tiles, name))
+    patches = out / settings.tiles.folder / "patches" / f"{name}_patches.h5"
+    write_patches(patches, tiles.coords, geometry(tiles, name))
     return Extracted(slide.path.stem, "done", len(tiles), area, waited=waited)
 
 
@@ -281,49 +283,9 @@ def read_batches(slide: Slide, tiles: Tiles, workers: int, batch: int) -> Genera
         pool.shutdown(wait=True, cancel_futures=True)
 
 
-def write_features(path: Path, features: np.ndarray, about: dict[str, str], tiles: Tiles) -> None:
-    """TRIDENT's layout, with microns and tissue beside its attributes; the same input gives the same bytes."""
-    with replacing(path) as temporary, h5py.File(temporary, "w", track_order=True) as file:
-        _write(file, "features", features.astype(np.float32, copy=False), about)
-        _write(file, "coords", tiles.coords, geometry(tiles, about["name"]))
-
-
-def write_patches(path: Path, tiles: Tiles, name: str) -> None:
-    """Where the tiles are, without features."""
-    path.parent.mkdir(exist_ok=True)
-    with replacing(path) as temporary, h5py.File(temporary, "w", track_order=True) as file:
-        _write(file, "coords", tiles.coords, geometry(tiles, name))
-
-
 def geometry(tiles: Tiles, name: str) -> dict[str, Any]:
-    """TRIDENT's attributes of `coords`, and ours. Of its two magnifications only the ratio counts: tiles it cuts."""
-    spec, power = tiles.spec, OBJECTIVE / tiles.spec.mpp
-    return {
-        "patch_size": spec.patch,
-        "patch_size_level0": tiles.patch_size_level0,
-        "level0_magnification": _whole(power * tiles.patch_size_level0 / spec.patch),
-        "target_magnification": _whole(power),
-        "overlap": spec.overlap,
-        "name": name,
-        "savetodir": "None",
-        "level0_width": tiles.slide_size[0],
-        "level0_height": tiles.slide_size[1],
-        "mpp": tiles.level0_mpp,
-        "target_mpp": spec.mpp,
-        "tissue_share": spec.share,
-        "tissue_drawn": spec.drawn,
-    }
-
-
-def _whole(number: float) -> float | int:
-    return int(number) if number.is_integer() else number
-
-
-def _write(file: h5py.File, key: str, array: np.ndarray, attrs: dict[str, Any]) -> None:
-    chunks = (min(len(array), 256), array.shape[1])
-    dataset = file.create_dataset(key, data=array, chunks=chunks, track_times=False)
-    for name, value in attrs.items():
-        dataset.attrs[name] = value
+    """What a feature file says about its tiles."""
+    return tile_geometry(name, tiles.spec, tiles.patch_size_level0, tiles.slide_size, tiles.level0_mpp)
 
 
 def _save_looks(slide: Slide, tissue: Tissue, tiles: Tiles, out: Path, settings: ExtractSettings, mark: str) -> None:

@@ -11,7 +11,7 @@ import pandas as pd
 
 from ..bags.bag import Bag
 from ..bags.formats import find_bags, read_bag
-from ..cohort.labels import slide_name
+from ..bags.names import slide_name
 from ..config import choose
 from ..errors import FeatureError, StudyError
 

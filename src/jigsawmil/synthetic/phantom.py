@@ -21,12 +21,11 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
-import h5py
 import numpy as np
 from numpy.typing import NDArray
 
 from ..bags.bag import Bag
-from ..bags.formats import write_bag
+from ..bags.formats.trident import amend, write_bag
 from ..errors import ConfigError
 from ..files import new_folder
 from .phantom_slide import PATCH_LEVEL0, PhantomSlide, draw_patients, draw_slide, draw_world
@@ -107,15 +106,14 @@ def write_phantom(slides: Iterable[PhantomSlide], out: str | Path, *, half: bool
 def _write_slide(slide: PhantomSlide, path: Path, half: bool) -> None:
     write_bag(replace(slide.bag, features=slide.bag.features.half()) if half else slide.bag, path)
     width, height = (slide.bag.coords.max(dim=0).values + PATCH_LEVEL0).long().tolist()
-    with h5py.File(path, "a") as file:
-        file["coords"].attrs.update(  # what TRIDENT knows and a bag does not
-            patch_size=PATCH_LEVEL0 // 2,
-            level0_magnification=40,
-            target_magnification=20,
-            overlap=0,
-            level0_width=width,
-            level0_height=height,
-        )
-        file.create_dataset("phantom_type", data=slide.types.astype(np.uint8))
-        file["phantom_type"].attrs["names"] = ",".join(TYPES[slide.kind])
-        file.create_dataset("phantom_plant", data=slide.plant.astype(np.uint8))
+    geometry = {  # what TRIDENT knows and a bag does not
+        "patch_size": PATCH_LEVEL0 // 2,
+        "level0_magnification": 40,
+        "target_magnification": 20,
+        "overlap": 0,
+        "level0_width": width,
+        "level0_height": height,
+    }
+    names = {"names": ",".join(TYPES[slide.kind])}
+    truth = {"phantom_type": (slide.types.astype(np.uint8), names), "phantom_plant": (slide.plant.astype(np.uint8), {})}
+    amend(path, geometry, truth)

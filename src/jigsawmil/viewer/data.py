@@ -14,7 +14,7 @@ from scipy.stats import rankdata
 
 from ..bags.bag import Bag
 from ..bags.formats import find_bags
-from ..cohort.labels import slide_name
+from ..bags.names import slide_name
 from ..errors import FeatureError, StudyError
 from ..maps.explain import PatchMaps, explain, explain_patient
 from ..maps.geometry import check_slide, spacing, squares_of

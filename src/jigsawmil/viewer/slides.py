@@ -10,7 +10,7 @@ from pathlib import Path
 
 from PIL import Image
 
-from ..cohort.labels import slide_name
+from ..bags.names import slide_name
 from ..errors import SlideError
 from ..slides.slide import SLIDES, Picture, Slide, open_slide
 

@@ -1,36 +1,20 @@
 """Feature files of other tools, read into bags; a format is known to one file here and recognised from the files."""
 
-import difflib
-from collections.abc import Callable
 from pathlib import Path
-from typing import NamedTuple
 
-from ...errors import ConfigError, FeatureError
+from ...config import choose
+from ...errors import FeatureError
 from ..bag import Bag, Unit
-from . import clam, lazyslide, slideflow, stamp, torchmil, trident, uni2h
 from .find import find_bags
-from .opened import Opened, open_path
+from .opened import open_path
+from .registry import FORMATS, Format, feature_suffixes, register_format
 from .source import BagInfo, Options, Source, describe, load
 from .trident import write_bag
 
-__all__ = ["FORMATS", "BagInfo", "find_bags", "peek_bag", "read_bag", "write_bag"]
-
-
-class Format(NamedTuple):
-    matches: Callable[[Opened], bool]  # is it mine?
-    scan: Callable[[Opened, Options], Source]  # where are its arrays, and in which unit?
-
-
-# Asked in this order: the first that recognises the file reads it, so the particular stands before the general.
-FORMATS: dict[str, Format] = {
-    "lazyslide": Format(lazyslide.matches, lazyslide.scan),
-    "stamp": Format(stamp.matches, stamp.scan),
-    "uni2h": Format(uni2h.matches, uni2h.scan),
-    "slideflow": Format(slideflow.matches, slideflow.scan),
-    "trident": Format(trident.matches, trident.scan),
-    "torchmil": Format(torchmil.matches, torchmil.scan),
-    "clam": Format(clam.matches, clam.scan),
-}
+__all__ = [
+    "FORMATS", "BagInfo", "Format", "feature_suffixes", "find_bags", "peek_bag", "read_bag", "register_format",
+    "write_bag",
+]  # fmt: skip
 
 
 def read_bag(
@@ -72,10 +56,8 @@ def peek_bag(
 
 
 def _recognise(path: Path, options: Options, name: str | None) -> tuple[str, Source]:
-    if name is not None and name not in FORMATS:
-        near = difflib.get_close_matches(name.lower(), FORMATS, n=1)
-        hint = f" Did you mean {near[0]!r}?" if near else ""
-        raise ConfigError(f"format={name!r}: expected one of {', '.join(FORMATS)}.{hint}")
+    if name is not None:
+        choose("format", name, FORMATS)
     file = open_path(path)
     name = name or next((key for key, known in FORMATS.items() if known.matches(file)), None)
     if name is None:

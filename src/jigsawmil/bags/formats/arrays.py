@@ -4,14 +4,15 @@ import pickle
 import threading
 import zipfile
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
-import torch
-from torch import Tensor
 
 from ...errors import FeatureError
 from .source import Stored
+
+if TYPE_CHECKING:
+    from torch import Tensor
 
 # All that a pickled NumPy array of numbers needs. `_reconstruct` moved from numpy.core to numpy._core in NumPy 2.
 _RECONSTRUCT = np.zeros(0).__reduce__()[0]
@@ -33,7 +34,7 @@ def stored_pt(path: Path) -> Stored:
 
 def stored_npy(path: Path) -> Stored:
     array = _load_npy(path, "r")
-    return Stored(array.shape, array.dtype.name, lambda: torch.from_numpy(_load_npy(path, None)))
+    return Stored(array.shape, array.dtype.name, lambda: as_tensor(_load_npy(path, None)))
 
 
 def stored_npz(path: Path) -> Stored:
@@ -44,7 +45,13 @@ def stored_npz(path: Path) -> Stored:
             array = archive[key]
     except (OSError, ValueError, IndexError, EOFError, zipfile.BadZipFile) as error:
         raise FeatureError(_unreadable(path, "a NumPy archive", error)) from error
-    return Stored(array.shape, array.dtype.name, lambda: torch.from_numpy(array))
+    return Stored(array.shape, array.dtype.name, lambda: as_tensor(array))
+
+
+def as_tensor(array: np.ndarray) -> "Tensor":
+    import torch
+
+    return torch.from_numpy(array)
 
 
 def _load_npy(path: Path, mmap_mode: Any) -> np.ndarray:
@@ -54,7 +61,9 @@ def _load_npy(path: Path, mmap_mode: Any) -> np.ndarray:
         raise FeatureError(_unreadable(path, "a NumPy array of numbers", error)) from error
 
 
-def _load_pt(path: Path, *, mmap: bool) -> Tensor:
+def _load_pt(path: Path, *, mmap: bool) -> "Tensor":
+    import torch
+
     def load() -> Any:
         return torch.load(path, map_location="cpu", weights_only=True, mmap=mmap)
 
@@ -73,8 +82,8 @@ def _load_pt(path: Path, *, mmap: bool) -> Tensor:
     except Exception as error:  # torch raises RuntimeError, EOFError, ValueError, ... for damaged files
         raise FeatureError(_unreadable(path, "a file of torch.save", error)) from error
     if isinstance(value, np.ndarray) and value.dtype.kind in "fiub":
-        value = torch.from_numpy(value)
-    if not isinstance(value, Tensor):
+        value = as_tensor(value)
+    if not isinstance(value, torch.Tensor):
         raise FeatureError(
             f"{path.name}: holds a {type(value).__name__}, expected one tensor or NumPy array of features (N, d). "
             "Save the features alone: torch.save(features, path)."

@@ -6,11 +6,14 @@ beside the features or anywhere else (`coords=`). Also the reader of last resort
 
 from pathlib import Path
 
-from . import siblings
+from . import hdf5, siblings
 from .arrays import stored_pt
 from .opened import Opened
 from .source import Options, Source
 from .trident import encoder_name, level0_edge
+
+SUFFIXES = (*hdf5.SUFFIXES, ".pt")
+DATASETS = ("features",)
 
 
 def matches(file: Opened) -> bool:

@@ -6,10 +6,9 @@ from pathlib import Path
 
 from ...errors import FeatureError
 from . import hdf5
-from .stamp import FEATURES as STAMP_FEATURES
+from .registry import feature_datasets, feature_suffixes
 from .torchmil import LABELS
 
-FEATURES = {"features", *STAMP_FEATURES}
 NOT_FEATURES = {"coords", "imgs", *LABELS}  # what an h5 may hold that is no bag: patches cut but not encoded, labels
 
 
@@ -27,7 +26,7 @@ def find_bags(folder: str | Path) -> dict[str, Path]:
         found.setdefault(path.stem, []).append(path)
     if not found:
         raise FeatureError(
-            f"{folder}: no feature files in it. Expected .h5, .pt, .npy or .zarr: "
+            f"{folder}: no feature files in it. Expected {', '.join(feature_suffixes())}: "
             "extract features first, or correct the path."
         )
     bags = {slide: _one(paths) for slide, paths in sorted(found.items())}
@@ -52,11 +51,12 @@ def _one(paths: list[Path]) -> Path | None:
 
 
 def _candidates(folder: Path) -> Iterator[Path]:
+    stores = feature_suffixes(folders=True)
     for place, folders, files in os.walk(folder):
         here = Path(place)
-        yield from (here / name for name in sorted(folders) if name.endswith(".zarr"))
+        yield from (here / name for name in sorted(folders) if name.endswith(stores))
         # A store is one slide: nothing inside it is another.
-        folders[:] = sorted(name for name in folders if not name.endswith(".zarr") and not name.startswith("."))
+        folders[:] = sorted(name for name in folders if not name.endswith(stores) and not name.startswith("."))
         yield from (path for name in sorted(files) if not name.startswith(".") and _is_bag(path := here / name, folder))
 
 
@@ -68,5 +68,5 @@ def _is_bag(path: Path, folder: Path) -> bool:
             names = hdf5.keys(path)
         except FeatureError:
             return True
-        return bool(FEATURES & names) or not NOT_FEATURES & names
-    return path.suffix == ".pt"
+        return bool(feature_datasets() & names) or not NOT_FEATURES & names
+    return path.suffix in feature_suffixes(folders=False)

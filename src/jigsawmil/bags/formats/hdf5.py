@@ -3,15 +3,16 @@
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import h5py
 import numpy as np
-import torch
-from torch import Tensor
 
 from ...errors import FeatureError
 from .source import Stored
+
+if TYPE_CHECKING:
+    from torch import Tensor
 
 SUFFIXES = (".h5", ".hdf5")
 
@@ -51,8 +52,8 @@ def _open(path: Path) -> h5py.File:
         ) from error
 
 
-def _reader(path: Path, key: str) -> Callable[[], Tensor]:
-    def read() -> Tensor:
+def _reader(path: Path, key: str) -> Callable[[], "Tensor"]:
+    def read() -> "Tensor":
         with _open(path) as file:
             try:
                 array = file[key][()]  # in one call: TRIDENT's chunks are one row each
@@ -65,7 +66,9 @@ def _reader(path: Path, key: str) -> Callable[[], Tensor]:
     return read
 
 
-def _as_tensor(array: np.ndarray) -> Tensor:
+def _as_tensor(array: np.ndarray) -> "Tensor":
+    import torch
+
     if _dtype_name(array.dtype) == "bfloat16":
         return torch.from_numpy(array.view(np.int16)).view(torch.bfloat16)
     return torch.from_numpy(array.astype(array.dtype.newbyteorder("="), copy=False))

@@ -10,13 +10,14 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-import torch
 
 from ...errors import FeatureError
 from ..tile_spec import TileSpec
+from .arrays import as_tensor
 from .opened import Opened
 from .source import Options, Source, Stored, tile_spec
 
+SUFFIXES, FOLDERS = (".zarr",), True
 NEEDS = "pip install 'jigsawmil[zarr]'"
 WKB_BOX = struct.pack("<BIII", 1, 3, 1, 5)  # little-endian polygon of one ring of five points, x and y of each follow
 
@@ -43,8 +44,8 @@ def scan(file: Opened, options: Options) -> Source:
     return Source(
         path=store,
         slide_id=store.stem,
-        features=Stored(x.shape, x.dtype.name, lambda: torch.from_numpy(x[:])),
-        coords=Stored(corners.shape, corners.dtype.name, lambda: torch.from_numpy(corners)),
+        features=Stored(x.shape, x.dtype.name, lambda: as_tensor(x[:])),
+        coords=Stored(corners.shape, corners.dtype.name, lambda: as_tensor(corners)),
         unit="px",
         patch_size=edge,
         mpp=_slide_mpp(root.attrs, spec),

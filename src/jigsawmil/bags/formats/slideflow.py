@@ -15,6 +15,8 @@ from .arrays import stored_pt
 from .opened import Opened
 from .source import Options, Source
 
+SUFFIXES = (".pt",)
+
 
 def matches(file: Opened) -> bool:
     return file.path.suffix == ".pt" and _index_file(file.path) is not None
@@ -33,12 +35,12 @@ def scan(file: Opened, options: Options) -> Source:
         coords=siblings.stored_coords(where),
         unit="px",
         centred=True,
-        patch_size=None if options.mpp is None else level0_edge(config, options.mpp),
+        patch_size=None if options.mpp is None else tile_edge(config, options.mpp),
         encoder=_encoder(config),
     )
 
 
-def level0_edge(config: dict[str, Any], mpp: float) -> float | None:
+def tile_edge(config: dict[str, Any], mpp: float) -> float | None:
     """Tile edge in level-0 pixels of a slide of that resolution; None where the folder says nothing."""
     tile_um, tile_px = config.get("tile_um"), config.get("tile_px")
     if isinstance(tile_um, int | float):

@@ -8,17 +8,17 @@ import math
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import TYPE_CHECKING, Any, TypeVar
 
 import numpy as np
-import torch
-from scipy.spatial import cKDTree
-from torch import Tensor
 
 from ...errors import ConfigError, FeatureError
 from ..bag import Bag, Unit, as_features
 from ..provenance import Encoding
 from ..tile_spec import DEFAULT_TILES, TileSpec
+
+if TYPE_CHECKING:
+    from torch import Tensor
 
 SMALLEST_PATCH = 8.0  # level-0 pixels; neighbours closer than this are cells of a grid, not patches of a slide
 SAME = 1e-3  # relative difference below which a stated and a stored length agree (pyramids have factors like 4.0001)
@@ -48,7 +48,7 @@ class Stored:
 
     shape: tuple[int, ...]
     dtype: str
-    read: Callable[[], Tensor]
+    read: Callable[[], "Tensor"]
     attrs: Mapping[str, Any] = field(default_factory=dict)
 
 
@@ -146,7 +146,7 @@ def load(source: Source, options: Options, info: BagInfo) -> Bag:
             "No tissue was found when it was tiled: tile it again, or leave it out of the label table."
         )
     features = as_features(source.features.read().reshape(info.n, info.dim))
-    coords = source.coords.read().reshape(info.n, 2).to(torch.float64)
+    coords = source.coords.read().reshape(info.n, 2).double()
     _check_finite(features, name, "features")
     _check_finite(coords, name, "coords")
     if "um" in (source.unit, options.unit) and info.mpp is not None:
@@ -224,13 +224,17 @@ def _judge_unit(source: Source) -> Unit:
 
 def _typical_step(coords: np.ndarray) -> float:
     """Median distance to the nearest other place; infinite for a single place."""
+    from scipy.spatial import cKDTree
+
     places = np.unique(coords, axis=0)
     if len(places) < 2:
         return math.inf
     return float(np.median(cKDTree(places).query(places, k=2)[0][:, 1]))
 
 
-def _check_finite(array: Tensor, name: str, what: str) -> None:
+def _check_finite(array: "Tensor", name: str, what: str) -> None:
+    import torch
+
     if torch.isfinite(array.sum()):  # one pass; NaN and Inf survive a sum
         return
     finite = torch.isfinite(array)

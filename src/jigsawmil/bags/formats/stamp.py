@@ -11,15 +11,16 @@ from typing import Any
 from ...errors import FeatureError
 from ..bag import Unit
 from ..tile_spec import TileSpec
-from . import siblings
+from . import hdf5, siblings
 from .opened import Opened
 from .source import Options, Source, tile_spec
 
-FEATURES = ("feats", "patch_embeddings")
+SUFFIXES = hdf5.SUFFIXES
+DATASETS = ("feats", "patch_embeddings")
 
 
 def matches(file: Opened) -> bool:
-    return any(name in file.arrays for name in FEATURES)
+    return any(name in file.arrays for name in DATASETS)
 
 
 def scan(file: Opened, options: Options) -> Source:
@@ -36,7 +37,7 @@ def scan(file: Opened, options: Options) -> Source:
     return Source(
         path=file.path,
         slide_id=file.slide_id,
-        features=file.array(*FEATURES),
+        features=file.array(*DATASETS),
         coords=coords,
         unit=_unit(file),
         patch_size=_number(attrs.get("tile_size_um", attrs.get("tile_size"))),

@@ -6,11 +6,13 @@ apart as patches do are taken as level-0 pixels, all else has to be stated.
 
 from pathlib import Path
 
-from . import siblings
+from . import hdf5, siblings
 from .arrays import stored_npy
 from .opened import Opened
 from .source import Options, Source
 
+SUFFIXES = (".npy", *hdf5.SUFFIXES)
+DATASETS = ("features",)
 LABELS = {"labels", "inst_labels", "patch_labels"}
 
 

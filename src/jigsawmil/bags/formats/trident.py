@@ -1,4 +1,4 @@
-"""TRIDENT: `features_<encoder>/<slide>.h5`, with the patch geometry in attributes of `coords`.
+"""TRIDENT: `features_<encoder>/<slide>.h5`, with the patch geometry in attributes of `coords`; read and written here.
 
 The `.pt` that TRIDENT writes on request holds the features alone; its coordinates stay in `patches/<slide>_patches.h5`.
 """
@@ -15,11 +15,14 @@ from ...files import replacing
 from ..bag import Bag
 from ..provenance import MADE_FROM, encoding_of
 from ..tile_spec import DEFAULT_TILES, OBJECTIVE, TileSpec
-from . import siblings
+from . import hdf5, siblings
 from .arrays import stored_pt
-from .opened import Opened
+from .opened import Opened, open_path
 from .source import Options, Source, Stored, tile_spec
 
+SUFFIXES = (*hdf5.SUFFIXES, ".pt")
+DATASETS = ("features",)
+Array = tuple[np.ndarray, Mapping[str, Any]]  # a dataset and its attributes
 ATTRIBUTES = {"patch_size", "patch_size_level0", "level0_magnification", "target_magnification", "overlap", "name"}
 
 
@@ -75,6 +78,14 @@ def level0_edge(attrs: Mapping[str, Any]) -> float | None:
     return None
 
 
+def slide_size(features: Path) -> tuple[int, int] | None:
+    """Width and height of the slide, as a feature file states them beside its coordinates; None if it does not."""
+    coords = open_path(features).arrays.get("coords")
+    attrs = {} if coords is None else coords.attrs
+    width, height = attrs.get("level0_width"), attrs.get("level0_height")
+    return None if width is None or height is None else (int(width), int(height))
+
+
 def encoder_name(path: Path, features: Stored) -> str | None:
     """As the file says; older files say it in the name of their folder alone."""
     named = path.parent.name.removeprefix("features_")
@@ -89,7 +100,6 @@ def write_bag(bag: Bag, path: str | Path) -> None:
     """Write a bag in TRIDENT's layout, whole or not at all; `read_bag` gives it back exactly.
 
     Beside TRIDENT's attributes `coords` carries `mpp`. What a bag does not know is 'None', as TRIDENT writes it.
-    A chunk holds many rows, not TRIDENT's one: any reader takes it, several times faster.
     """
     path = Path(path)
     if bag.unit != "px":
@@ -100,9 +110,7 @@ def write_bag(bag: Bag, path: str | Path) -> None:
     coords = bag.coords.numpy()
     if np.array_equal(coords, np.round(coords)):
         coords = coords.astype(np.int64)
-    edge = bag.patch_size
-    if edge is not None and float(edge).is_integer():
-        edge = int(edge)
+    edge = None if bag.patch_size is None else _plain(bag.patch_size)
     geometry = {
         "patch_size": edge,
         "patch_size_level0": edge,
@@ -114,18 +122,84 @@ def write_bag(bag: Bag, path: str | Path) -> None:
         "level0_height": None,
         "mpp": bag.mpp,
     }
+    about = {"name": bag.slide_id, "encoder": bag.encoder}
     try:
         path.parent.mkdir(parents=True, exist_ok=True)
-        with replacing(path) as partial, h5py.File(partial, "w") as file:
-            _write(file, "features", bag.features.numpy(), {"name": bag.slide_id, "encoder": bag.encoder})
-            _write(file, "coords", coords, geometry)
+        _write(path, {"features": (bag.features.numpy(), about), "coords": (coords, geometry)}, grows=True)
     except OSError as error:
         raise FeatureError(f"{path}: cannot be written ({error}). Choose a folder that is writable.") from error
 
 
-def _write(file: h5py.File, key: str, array: np.ndarray, attrs: Mapping[str, Any]) -> None:
-    rows, columns = array.shape
-    chunks = (min(max(rows, 1), 256), columns)
-    dataset = file.create_dataset(key, data=array, chunks=chunks, maxshape=(None, columns))
+def write_features(
+    path: Path, features: np.ndarray, coords: np.ndarray, about: Mapping[str, Any], geometry: Mapping[str, Any]
+) -> None:
+    """What an extraction found: the same input gives the same bytes.
+
+    features: (patch, dim), written as float32. coords: (patch, 2). about: attributes of the features. geometry: of the
+    coordinates, see `tile_geometry`.
+    """
+    arrays = {"features": (features.astype(np.float32, copy=False), about), "coords": (coords, geometry)}
+    _write(path, arrays, ordered=True)
+
+
+def write_patches(path: Path, coords: np.ndarray, geometry: Mapping[str, Any]) -> None:
+    """Where the tiles are, without features."""
+    path.parent.mkdir(exist_ok=True)
+    _write(path, {"coords": (coords, geometry)}, ordered=True)
+
+
+def amend(path: Path, geometry: Mapping[str, Any], arrays: Mapping[str, Array]) -> None:
+    """Add to a file that `write_bag` wrote: geometry that a bag does not know, and further datasets."""
+    with h5py.File(path, "a") as file:
+        file["coords"].attrs.update(geometry)
+        for key, (values, attrs) in arrays.items():
+            file.create_dataset(key, data=values)
+            file[key].attrs.update(attrs)
+
+
+def tile_geometry(
+    name: str, spec: TileSpec, edge: int, slide_size: tuple[int, int], level0_mpp: float
+) -> dict[str, Any]:
+    """TRIDENT's attributes of `coords`, and ours: microns and tissue. edge: of a tile in level-0 pixels.
+
+    Of TRIDENT's two magnifications only the ratio matters: it decides how large the tiles are that TRIDENT cuts.
+    """
+    power = OBJECTIVE / spec.mpp
+    return {
+        "patch_size": spec.patch,
+        "patch_size_level0": edge,
+        "level0_magnification": _plain(power * edge / spec.patch),
+        "target_magnification": _plain(power),
+        "overlap": spec.overlap,
+        "name": name,
+        "savetodir": None,
+        "level0_width": slide_size[0],
+        "level0_height": slide_size[1],
+        "mpp": level0_mpp,
+        "target_mpp": spec.mpp,
+        "tissue_share": spec.share,
+        "tissue_drawn": spec.drawn,
+    }
+
+
+def _plain(number: float) -> float | int:
+    return int(number) if float(number).is_integer() else number
+
+
+def _write(path: Path, arrays: Mapping[str, Array], *, ordered: bool = False, grows: bool = False) -> None:
+    """ordered: datasets are listed as they were written. grows: rows can be added later, as in TRIDENT's own files.
+
+    A chunk holds many rows, not TRIDENT's one: any reader takes it, several times faster.
+    """
+    with replacing(path) as partial, h5py.File(partial, "w", track_order=ordered) as file:
+        for key, (values, attrs) in arrays.items():
+            _add(file, key, values, attrs, grows)
+
+
+def _add(file: h5py.File, key: str, values: np.ndarray, attrs: Mapping[str, Any], grows: bool) -> None:
+    """A function of its own: the dataset is closed before the next is made, which decides the bytes of the file."""
+    rows, columns = values.shape
+    chunks, most = (min(max(rows, 1), 256), columns), (None, columns) if grows else None
+    dataset = file.create_dataset(key, data=values, chunks=chunks, maxshape=most, track_times=False)
     for name, value in attrs.items():
         dataset.attrs[name] = "None" if value is None else value

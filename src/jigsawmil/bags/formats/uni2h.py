@@ -4,9 +4,13 @@ The patches are 256 pixels at 20x; how many level-0 pixels that is depends on th
 of `coords` where there are any, else from the caller.
 """
 
+from . import hdf5
 from .opened import Opened
 from .source import Options, Source
 from .trident import encoder_name, level0_edge
+
+SUFFIXES = hdf5.SUFFIXES
+DATASETS = ("features",)
 
 
 def matches(file: Opened) -> bool:

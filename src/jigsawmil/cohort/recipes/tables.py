@@ -7,12 +7,12 @@ from pathlib import Path
 
 import pandas as pd
 
-from ...bags.formats import find_bags
+from ...bags.formats import feature_suffixes, find_bags
+from ...bags.names import has_known_ending, slide_name
 from ...errors import FeatureError, LabelError
-from ..labels import EXTENSION, TCGA_PATIENT, slide_name
+from ..labels import TCGA_PATIENT
 from ..tables import PATIENT_NAMES, SLIDE_NAMES, Table, plain_name, read_table
 
-FEATURE_FILE = re.compile(r"\.(h5|hdf5|pt|npy|zarr)$", re.IGNORECASE)
 CAMELYON_NAME = re.compile(r"(normal|tumor|test)_\d+", re.IGNORECASE)
 NAMED_CLASS = re.compile(r"(normal|tumor)_\d+", re.IGNORECASE)
 
@@ -71,14 +71,14 @@ def list_folder(folder: str | Path) -> pd.DataFrame:
     folder = Path(folder)
     if not folder.is_dir():
         raise FeatureError(f"{folder}: no such folder. Expected one of feature files or of slides.")
-    images, features = [], False
+    images, features, suffixes, stores = [], False, feature_suffixes(), feature_suffixes(folders=True)
     for _, folders, files in os.walk(folder):
-        features |= any(FEATURE_FILE.search(name) for name in (*folders, *files))
-        folders[:] = [name for name in folders if not name.endswith(".zarr") and not name.startswith(".")]
-        images += [name for name in files if EXTENSION.search(name) and not name.startswith(".")]
+        features |= any(name.lower().endswith(suffixes) for name in (*folders, *files))
+        folders[:] = [name for name in folders if not name.endswith(stores) and not name.startswith(".")]
+        images += [name for name in files if has_known_ending(name) and not name.startswith(".")]
     if not features and not images:
         raise FeatureError(
-            f"{folder}: neither feature files (.h5, .pt, .npy, .zarr) nor slides (.svs, .tif, ...) in it. "
+            f"{folder}: neither feature files ({', '.join(suffixes)}) nor slides (.svs, .tif, ...) in it. "
             "Correct the path."
         )
     names = [slide_name(name) for name in sorted(find_bags(folder) if features else images)]

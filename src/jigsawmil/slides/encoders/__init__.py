@@ -1,23 +1,28 @@
 """Encoders: tiles in, features out. One small interface over packages, hubs and files."""
 
 from pathlib import Path
-
-import torch
-from torch import Tensor, nn
+from typing import TYPE_CHECKING
 
 from ...bags.provenance import digest, weights_mark
 from ...config import choose
 from ...errors import ConfigError
-from . import files, hub, package
-from .preprocess import preprocess
-from .spec import ENCODERS, SPECS, Encoder, EncoderSpec, our_name
+from .spec import ENCODERS, SPECS, Encoder, EncoderSpec, Load, is_file, our_name, register_encoder
 
-__all__ = ["ENCODERS", "SPECS", "Encoder", "EncoderSpec", "encode", "encoder_spec", "load_encoder", "our_name"]
+if TYPE_CHECKING:  # the list of encoders needs no torch
+    import torch
+    from torch import Tensor, nn
+
+__all__ = [
+    "ENCODERS", "SPECS", "Encoder", "EncoderSpec", "encode", "encoder_spec", "load_encoder", "our_name",
+    "register_encoder",
+]  # fmt: skip
 
 
 def encoder_spec(name: str) -> EncoderSpec:
     """What is known of an encoder without loading it: by name, or by the path of a TorchScript or ONNX file."""
-    if files.is_file(name):
+    if is_file(name):
+        from . import files
+
         return files.described(Path(name))
     choose("encoder", name, ENCODERS)
     return ENCODERS[name]
@@ -28,14 +33,14 @@ def load_encoder(
     *,
     weights: Path | None = None,
     trust_code: bool = False,
-    device: torch.device | str = "cpu",
+    device: "torch.device | str" = "cpu",
     mark: str | None = None,
 ) -> Encoder:
     """An encoder by name, or by the path of a TorchScript or ONNX file. weights: a local file or folder in place of the
     hub. trust_code: allow models whose loading runs code of their repository. mark: of the one that it has to be."""
     spec, model = _load(name, weights, trust_code)
     wants = (spec.size, spec.resize, spec.interpolation, spec.mean, spec.std, spec.tokens, spec.registers)
-    own = files.mark(Path(name)) if spec.source == "file" else weights_mark(model)
+    own = _file_mark(name) if spec.source == "file" else weights_mark(model)
     found = digest(own.encode(), repr(wants).encode())
     if mark not in (None, found):
         raise ConfigError(
@@ -45,21 +50,36 @@ def load_encoder(
     return Encoder(spec, model.to(device).eval(), found)
 
 
-def _load(name: str, weights: Path | None, trust_code: bool) -> tuple[EncoderSpec, nn.Module]:
+def _load(name: str, weights: Path | None, trust_code: bool) -> "tuple[EncoderSpec, nn.Module]":
+    from . import files, hub, package
+
     spec = encoder_spec(name)
     if weights is not None and spec.source in ("file", "package"):
         raise ConfigError(f"--weights {weights}: {name} brings its own weights. Leave --weights out.")
     if spec.source == "file":
         return files.load(Path(name))
-    if spec.source == "package":
-        return spec, package.load(spec)
-    if spec.source == "timm":
-        return spec, hub.load_timm(spec, weights)
-    return spec, hub.load_transformers(spec, weights, trust_code)
+    ways: dict[str, Load] = {
+        "package": lambda spec, weights, trust_code: package.load(spec),
+        "timm": lambda spec, weights, trust_code: hub.load_timm(spec, weights),
+        "transformers": hub.load_transformers,
+    }
+    return spec, (spec.load or ways[spec.source])(spec, weights, trust_code)
 
 
-def encode(encoder: Encoder, tiles: Tensor, device: torch.device | str = "cpu", precision: str = "float32") -> Tensor:
+def _file_mark(name: str) -> str:
+    from . import files
+
+    return files.mark(Path(name))
+
+
+def encode(
+    encoder: Encoder, tiles: "Tensor", device: "torch.device | str" = "cpu", precision: str = "float32"
+) -> "Tensor":
     """uint8 (tile, height, width, 3) -> float32 (tile, dim) on the CPU."""
+    import torch
+
+    from .preprocess import preprocess
+
     kind = torch.device(device).type
     with torch.inference_mode(), torch.autocast(kind, getattr(torch, precision), enabled=precision != "float32"):
         features = encoder.model(preprocess(tiles.to(device), encoder.spec)).float().cpu()

@@ -15,14 +15,9 @@ from ...bags.provenance import digest, file_mark
 from ...config import choose, from_mapping
 from ...errors import ConfigError
 from .preprocess import Feature, feature_of, only
-from .spec import ENCODERS, EncoderSpec
+from .spec import ENCODERS, ENDINGS, EncoderSpec
 
-ENDINGS = (".pt", ".ts", ".torchscript", ".onnx")
 KEYS = ("name", "patch", "size", "resize", "interpolation", "mean", "std", "mpp", "licence", "tokens", "registers")
-
-
-def is_file(name: str) -> bool:
-    return name.endswith(ENDINGS)
 
 
 def described(path: Path) -> EncoderSpec:

@@ -49,8 +49,8 @@ def load_transformers(spec: EncoderSpec, weights: Path | None, trust_code: bool)
     where = str(weights) if weights is not None else spec.repo
     try:
         model, info = AutoModel.from_pretrained(where, trust_remote_code=spec.runs_code, output_loading_info=True)
-        if spec.repo == "MahmoodLab/TITAN":  # it carries CONCH v1.5
-            return Feature(spec, model.return_conch()[0].eval())
+        if spec.inner:  # TITAN carries CONCH v1.5
+            return Feature(spec, getattr(model, spec.inner)()[0].eval())
     except Exception as error:  # the library's, the hub's, or of the repository's own code
         raise _refused(spec, error, weights) from error
     if info["missing_keys"]:  # else random numbers would take their place

@@ -2,18 +2,24 @@
 
 from collections.abc import Callable
 from dataclasses import dataclass, field, replace
-from typing import Any, NamedTuple
-
-from torch import Tensor
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from ...config import choose, require
 
+if TYPE_CHECKING:
+    from torch import Tensor, nn
+
+ENDINGS = (".pt", ".ts", ".torchscript", ".onnx")  # of files that are encoders
 TOKENS = ("pooled", "class", "class+mean", "map")
 INTERPOLATIONS = ("bilinear", "bicubic")
 IMAGENET = (0.485, 0.456, 0.406), (0.229, 0.224, 0.225)
 OPTIMUS = (0.707223, 0.578729, 0.703617), (0.211883, 0.230117, 0.177517)
 HIBOU = (0.7068, 0.5755, 0.7220), (0.1950, 0.2316, 0.1816)
 LITE = (127 / 255,) * 3, (128 / 255,) * 3  # the Lite variants were not trained with ImageNet's mean
+
+
+Load = Callable[["EncoderSpec", Path | None, bool], "nn.Module"]  # spec, local weights, may its code run -> model
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -41,6 +47,8 @@ class EncoderSpec:
     registers: int = 0  # tokens between the class token and the patches
     build: dict[str, Any] = field(default_factory=dict)  # arguments of timm.create_model
     runs_code: bool = False  # loading it runs Python code from its repository
+    inner: str = ""  # method of the loaded model that returns the encoder itself, before other things
+    load: Load | None = field(default=None, repr=False)  # in place of the loading that `source` has
     also: str = ""  # TRIDENT's name for it
 
     def __post_init__(self) -> None:
@@ -58,7 +66,7 @@ class Encoder(NamedTuple):
     and of how it wants tiles; another mark gives other features."""
 
     spec: EncoderSpec
-    model: Callable[[Tensor], Tensor]
+    model: Callable[["Tensor"], "Tensor"]
     mark: str = ""
 
 
@@ -72,7 +80,7 @@ UNI2 = {
 OPTIMUS_BUILD = {"init_values": 1e-5, "dynamic_img_size": False}
 CC_NC = "CC-BY-NC-ND-4.0"
 
-SPECS = (
+SPECS = [
     EncoderSpec(
         name="efficientnet-lite0", dim=1280, mean=LITE[0], std=LITE[1], licence="Apache-2.0", source="package",
     ),
@@ -100,6 +108,7 @@ SPECS = (
     EncoderSpec(
         name="conch-v1.5", also="conch_v15", dim=768, patch=512, size=448, resize=448, licence=CC_NC, gated=True,
         source="transformers", repo="MahmoodLab/TITAN", runs_code=True,
+        inner="return_conch",
     ),
     EncoderSpec(
         name="h-optimus-0", also="hoptimus0", dim=1536, patch=224, mean=OPTIMUS[0], std=OPTIMUS[1],
@@ -127,13 +136,41 @@ SPECS = (
         name="resnet50", dim=1024, licence="BSD-3-Clause", source="timm", repo="timm/resnet50.tv_in1k", tokens="map",
         build={"model_name": "resnet50", "features_only": True, "out_indices": [3]},  # CLAM's and TRIDENT's: no layer 4
     ),
-)  # fmt: skip
-# also by TRIDENT's names, which are kept: a model that was trained on TRIDENT's features asks for them by these
-ENCODERS = {name: replace(spec, name=name) for spec in SPECS for name in (spec.name, spec.also) if name}
+]  # fmt: skip
+ENCODERS: dict[str, EncoderSpec] = {}
+ALIASES: dict[str, str] = {}  # TRIDENT's name -> ours
 
-ALIASES = {spec.also: spec.name for spec in SPECS if spec.also}
+
+def register_encoder(spec: EncoderSpec, load: Load | None = None) -> None:
+    """Make an encoder known to `extract`, `predict` and `jigsawmil encoders`; another of its name is replaced.
+
+    load: gives the model, (tile, 3, size, size) -> (tile, dim), for what timm, transformers and files do not cover.
+    TRIDENT's name works too, and is kept: a model that was trained on TRIDENT's features asks for them by it.
+
+    Example: `register_encoder(EncoderSpec(name="mine", dim=512), lambda spec, weights, trust_code: my_model())`
+    """
+    spec = replace(spec, load=load or spec.load)
+    SPECS[:] = [known for known in SPECS if known.name != spec.name] + [spec]
+    _name(spec)
+
+
+def _name(spec: EncoderSpec) -> None:
+    for name in (spec.name, spec.also):
+        if name:
+            ENCODERS[name] = replace(spec, name=name)
+    if spec.also:
+        ALIASES[spec.also] = spec.name
+
+
+for _spec in SPECS:
+    _name(_spec)
 
 
 def our_name(encoder: str) -> str:
     """Of an encoder that may be called as in TRIDENT; other names stay."""
     return ALIASES.get(encoder, encoder)
+
+
+def is_file(name: str) -> bool:
+    """Whether an encoder is given by a TorchScript or ONNX file, not by name."""
+    return name.endswith(ENDINGS)
