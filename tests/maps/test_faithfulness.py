@@ -24,7 +24,7 @@ from jigsawmil.maps.faithfulness import (
     trust_sentence,
 )
 from jigsawmil.nn.model import Model, build_model
-from jigsawmil.train.apply import apply_model
+from jigsawmil.train.apply import apply_groups, apply_model
 from jigsawmil.train.checkpoint import ModelCard
 
 GRAPH = GraphConfig(k=4)
@@ -108,13 +108,13 @@ def test_random_shares_serve_both_curves() -> None:
 def test_removing_rebuilds_bag_and_graph(cohort: Cohort, small, monkeypatch: pytest.MonkeyPatch) -> None:
     """A point of a curve is the prediction on a file that never held the patches."""
     model, bag = small("graph-abmil", seed=4), cohort.bag(0)
-    seen: list[list[Bag]] = []
+    seen: list[list[tuple[str, list[Bag]]]] = []
 
-    def listen(model, card, bags, **options):
-        seen.append(bags)
-        return apply_model(model, card, bags, **options)
+    def listen(model, card, groups, **options):
+        seen.append(list(groups))
+        return apply_groups(model, card, seen[-1], **options)
 
-    monkeypatch.setattr(module, "apply_model", listen)
+    monkeypatch.setattr(module, "apply_groups", listen)
     curves = curves_of(model, card(model), "s", [bag], np.random.default_rng(0))
     [subsets] = seen
     assert len(subsets) == len(SHARES) * (2 * 2 + ORDERS)

@@ -16,9 +16,8 @@ from jigsawmil.nn.batch import Batch
 from jigsawmil.nn.model import METHODS, Model
 from jigsawmil.train.apply import apply_model
 from jigsawmil.train.checkpoint import ModelCard
-from jigsawmil.train.config import TrainConfig
 from jigsawmil.train.feed import Feed
-from jigsawmil.train.fit import predict
+from jigsawmil.train.infer import run_model
 
 GRAPH = GraphConfig(k=4)
 
@@ -34,15 +33,19 @@ def bags(cohort: Cohort) -> list[Bag]:
 
 
 @pytest.mark.parametrize("method", METHODS)
-def test_predictions_are_those_of_training(method: str, cohort: Cohort, small) -> None:
+@pytest.mark.parametrize("precision", ["float32", "bfloat16"])
+def test_predictions_are_those_of_training(method: str, precision: str, cohort: Cohort, small) -> None:
     """The same model on the same slides, whether they come from a feed or one by one."""
     model = small(method, seed=5)
     feed = Feed(cohort, GRAPH, grid=3)
-    found = list(apply_model(model, card(model), [cohort.bag(i) for i in range(len(cohort))]))
+    own = card(model, training={"settings": {"precision": precision}})
+    found = list(apply_model(model, own, [cohort.bag(i) for i in range(len(cohort))]))
     assert [result.name for result in found] == list(cohort.slide_ids)
-    for result, (p, attention) in zip(found, predict(model, feed, range(len(feed)), TrainConfig()), strict=True):
-        assert (result.probabilities == p).all()
-        assert (result.attention[0] == attention[0]).all()
+    fed = run_model(model, feed.prepared(range(len(feed))), device="auto", precision=precision)
+    for result, seen in zip(found, fed, strict=True):
+        assert (result.probabilities == seen.probabilities).all()
+        assert (result.attention[0] == seen.attention[0]).all()
+        assert (seen.coords[0] == result.bags[0].coords.numpy()).all()
 
 
 def test_attention_is_in_the_order_of_the_file(bags: list[Bag], small) -> None:

@@ -20,9 +20,8 @@ from jigsawmil.nn.batch import Batch
 from jigsawmil.nn.model import Model
 from jigsawmil.train import checkpoint
 from jigsawmil.train.checkpoint import ModelCard, load_model, load_state, origin, save_model, save_state, write_json
-from jigsawmil.train.config import TrainConfig
 from jigsawmil.train.feed import Feed
-from jigsawmil.train.fit import predict
+from jigsawmil.train.infer import run_model
 
 Small = Callable[..., Model]
 
@@ -32,7 +31,8 @@ def card_of(model: Model, **values: Any) -> ModelCard:
 
 
 def probabilities(model: Model, feed: Feed) -> np.ndarray:
-    return np.stack([p for p, _ in predict(model, feed, range(4), TrainConfig())])
+    found = run_model(model, feed.prepared(range(4)), device="auto", precision="float32")
+    return np.stack([seen.probabilities for seen in found])
 
 
 @pytest.fixture
@@ -119,6 +119,7 @@ DAMAGE = {
     "a key too many": damage_card(surprise=1),
     "an unknown method": damage_card(model={"method": "transmil", "in_dim": 16}),
     "an unknown option": damage_card(model={"method": "abmil", "in_dim": 16, "hiden": 16}),
+    "an unknown precision": damage_card(training={"settings": {"precision": "float61"}}),
     "no model": damage_card(model=None),
     "classes a number": damage_card(classes=2),
     "another width": damage_card(model={"method": "graph-abmil+jigsaw", "in_dim": 17}),

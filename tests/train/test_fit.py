@@ -1,7 +1,7 @@
 """The loop: it learns, repeats bit for bit, stops when it should, and goes on where it was cut."""
 
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import nullcontext
 from dataclasses import asdict
 from pathlib import Path
@@ -17,8 +17,10 @@ from jigsawmil.errors import ConfigError, StudyError
 from jigsawmil.nn.model import Model
 from jigsawmil.train import fit as module
 from jigsawmil.train.config import TrainConfig
+from jigsawmil.train.devices import autocast, pick_device
 from jigsawmil.train.feed import Feed
-from jigsawmil.train.fit import Epoch, Progress, autocast, class_weights, evaluate, fit, macro_auc, pick_device, predict
+from jigsawmil.train.fit import Epoch, Progress, class_weights, evaluate, fit, macro_auc
+from jigsawmil.train.infer import Seen, run_model
 from jigsawmil.train.lambdas import Lambda, LambdaConfig
 
 Small = Callable[..., Model]
@@ -42,6 +44,10 @@ def figures(progress: Progress) -> list[dict[str, Any]]:
     """All that was recorded but the time it took; nan as a word, so that it equals itself."""
     kept = [{k: v for k, v in asdict(epoch).items() if k != "seconds"} for epoch in progress.epochs]
     return [{k: "nan" if isinstance(v, float) and math.isnan(v) else v for k, v in row.items()} for row in kept]
+
+
+def predict(model: Model, feed: Feed, bags: Sequence[int], settings: TrainConfig) -> Iterator[Seen]:
+    return run_model(model, feed.prepared(bags), device=settings.device, precision=settings.precision)
 
 
 # --- learning
@@ -262,21 +268,21 @@ def test_dropout_is_on_in_training_and_off_in_every_evaluation(feed: Feed, small
     assert modes == ([True] * len(TRAIN) + [False] * len(VAL)) * 3
     assert not model.training
     model.train()  # as a caller may have left it
-    one, two = ([p for p, _ in predict(model, feed, TEST, config())] for _ in range(2))
+    one, two = ([seen.probabilities for seen in predict(model, feed, TEST, config())] for _ in range(2))
     assert np.array_equal(one, two)
 
 
 def test_predicting_leaves_the_caller_free_to_train(feed: Feed, small: Small) -> None:
     model = small("abmil")
-    for p, _ in predict(model, feed, [0, 1], config()):
+    for seen in predict(model, feed, [0, 1], config()):
         assert not torch.is_inference_mode_enabled()
-        assert p.sum() == pytest.approx(1.0)
+        assert seen.probabilities.sum() == pytest.approx(1.0)
         assert torch.ones(1, requires_grad=True).exp().requires_grad
 
 
 def test_log_loss_and_auc_by_hand(feed: Feed, small: Small) -> None:
     model = small("graph-abmil", seed=5)
-    p = np.stack([p for p, _ in predict(model, feed, TEST, config())])
+    p = np.stack([seen.probabilities for seen in predict(model, feed, TEST, config())])
     labels = feed.labels[list(TEST)].numpy()
     loss, auc = evaluate(model, feed, TEST, config())
     assert loss == pytest.approx(-np.mean([math.log(row[label]) for row, label in zip(p, labels, strict=True)]))
@@ -285,7 +291,7 @@ def test_log_loss_and_auc_by_hand(feed: Feed, small: Small) -> None:
 
 def test_attention_comes_back_in_the_order_of_the_file(cohort: Any, feed: Feed, small: Small) -> None:
     model = small("abmil", seed=2)
-    _, attention = next(iter(predict(model, feed, [3], config())))
+    attention = next(predict(model, feed, [3], config())).attention
     with torch.no_grad():  # the attention of ABMIL depends on the patch alone
         hidden = model.encoder(cohort.bag(3).features, None)
         score = model.pooling(hidden, ((0, len(hidden)),))[1]
@@ -318,7 +324,9 @@ def test_half_precision_learns_on_the_cpu_and_keeps_single_weights(feed: Feed, s
 
 def test_probabilities_are_finer_than_half_precision(feed: Feed, small: Small) -> None:
     """Rounded to bfloat16, probabilities of different slides would be ties in the AUC."""
-    p = torch.tensor(np.stack([p for p, _ in predict(small(), feed, TRAIN, config(precision="bfloat16"))]))
+    p = torch.tensor(
+        np.stack([seen.probabilities for seen in predict(small(), feed, TRAIN, config(precision="bfloat16"))])
+    )
     assert (p.to(torch.bfloat16).double() != p).any()
 
 

@@ -12,7 +12,6 @@ import torch
 from jigsawmil.bags.formats import write_bag
 from jigsawmil.errors import FeatureError, StudyError
 from jigsawmil.study.run_folder import Run
-from jigsawmil.train.checkpoint import ModelCard
 from jigsawmil.viewer import data
 from jigsawmil.viewer.data import Key, Library, columns, limit, place, ranks, shifts
 
@@ -79,13 +78,11 @@ def test_maps_are_kept_without_features_and_not_for_ever(library: Library, run: 
     assert own.maps(key(own, 0)) is not first
 
 
-def test_a_model_of_patients_sees_all_slides_of_the_patient(library: Library, monkeypatch) -> None:
+def test_a_model_of_patients_sees_all_slides_of_the_patient(library: Library) -> None:
     slides = library.run.slides
     row = int(np.flatnonzero(slides["patient_id"].duplicated())[0])
     alone = library.maps(key(library, row))
-    own = Library(library.run)
-    read = data.load_model
-    monkeypatch.setattr(data, "load_model", lambda folder: (lambda m, card: (m, as_patients(card)))(*read(folder)))
+    own = Library(by_patient(library.run))
     together = own.maps(key(own, row))
     assert together.bag.slide_id == slides["slide_id"].iloc[row]
     assert together.name == slides["patient_id"].iloc[row]
@@ -94,8 +91,12 @@ def test_a_model_of_patients_sees_all_slides_of_the_patient(library: Library, mo
     assert 0 < together.attention.sum() < 0.999  # the rest lies on the other slide
 
 
-def as_patients(card: ModelCard) -> ModelCard:
-    return dataclasses.replace(card, level="patient")
+def by_patient(run: Run) -> Run:
+    """As if the study had pooled patients."""
+    patients = run.slides.set_index("slide_id")["patient_id"]
+    jobs = tuple(dataclasses.replace(job, settings={**job.settings, "level": "patient"}) for job in run.jobs)
+    table = run.predictions.assign(slide_id=run.predictions["slide_id"].map(patients))
+    return dataclasses.replace(run, jobs=jobs, predictions=table)
 
 
 def test_features_of_another_encoder_are_told(library: Library, tmp_path: Path) -> None:

@@ -22,7 +22,7 @@ from ..slides.encoders.spec import is_file
 from ..slides.extract import PRECISIONS, Extracted, ExtractSettings, check_masks, features_folder
 from ..slides.extract_all import extract_here, write_account
 from ..train.checkpoint import ModelCard
-from ..train.fit import pick_device
+from ..train.devices import pick_device
 from .app import app
 from .options import Address, Device, ExecutorName, Out, Quiet, SlidesArgument, TileOptions, WhereOptions, grouped
 from .show import console, slide_files, writing_to

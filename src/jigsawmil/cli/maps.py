@@ -24,7 +24,7 @@ from ..slides.slide import SLIDES, open_slide
 from ..study.cases import Case, case_bags, case_maps, case_model, cases, run_maps
 from ..study.run_folder import Run, is_run, open_run
 from ..train.checkpoint import CARD, load_model, write_json
-from ..train.fit import pick_device
+from ..train.devices import pick_device
 from .app import app
 from .models import feature_files
 from .options import DEFAULT, Device, PatchSize, Quiet, SlideMpp, Unit, grouped

@@ -17,16 +17,16 @@ from ..cluster.parallel import fit_together
 from ..cohort.splits import Fold
 from ..config import choose
 from ..errors import ConfigError, FeatureError, StudyError
-from ..maps.explain import explain_each
+from ..maps.explain import PatchMaps, seen_maps
 from ..maps.heatmap import write_heatmap
-from ..nn.model import METHODS, Model
+from ..nn.model import METHODS
 from ..slides.extract import check_masks
 from ..slides.slide import PICTURES, SLIDES, open_slide
 from ..study.job import check_patients, fingerprint
 from ..train.apply import apply_model
 from ..train.checkpoint import CARD, ModelCard, load_model, save_model
+from ..train.devices import pick_device
 from ..train.feed import Feed
-from ..train.fit import pick_device
 from ..train.fold import fit_split, make_card, named_probabilities
 from ..train.settings import Settings
 from .app import app
@@ -154,18 +154,19 @@ def predict(
     rows: list[dict[str, Any]] = []
     results = apply_model(loaded, card, files, device=device, **options)
     words = f"Predicting {len(files)} slide{'s' * (len(files) != 1)}"
-    for result in tracked(results, len(files), words, screen, quiet):
-        likeliest = card.classes[result.probabilities.argmax()]
-        named = named_probabilities(result.probabilities, card.classes)
-        rows.append({"slide_id": result.name, "prediction": likeliest, **named})
-        for bag, values in zip(result.bags, result.attention, strict=True):
-            if attention is not None:
+    for seen in tracked(results, len(files), words, screen, quiet):
+        likeliest = card.classes[seen.probabilities.argmax()]
+        named = named_probabilities(seen.probabilities, card.classes)
+        rows.append({"slide_id": seen.name, "prediction": likeliest, **named})
+        if attention is not None:
+            for bag, values in zip(seen.bags, seen.attention, strict=True):
                 places = pd.DataFrame({"x": bag.coords[:, 0], "y": bag.coords[:, 1], "attention": values})
                 write_csv(places, attention / f"{bag.slide_id}.csv")
+        if heatmap is not None:
+            for maps in seen_maps(loaded, card, seen):
+                _draw(maps, files, slide_of, heatmap, f"{card.model.method}, model {model.name}", slide_mpp)
     if rows:
         write_csv(pd.DataFrame(rows), out)
-        if heatmap is not None:
-            _draw(loaded, card, files, slide_of, heatmap, model.name, device, slide_mpp, options)
         for row in rows[:MOST] if slides else []:
             told = ", ".join(f"{_of(key, card)} {row[key]:.3f}" for key in row if key.startswith("probability"))
             screen.print(f"{escape(row['slide_id'])}: {escape(row['prediction'])} ({told})", highlight=False)
@@ -208,27 +209,16 @@ def _features_of(
 
 
 def _draw(
-    model: Model,
-    card: ModelCard,
-    files: list[Path],
-    slide_of: dict[Path, Path],
-    folder: Path,
-    name: str,
-    device: str,
-    mpp: float | None,
-    options: dict[str, Any],
+    maps: PatchMaps, files: list[Path], slide_of: dict[Path, Path], folder: Path, model: str, mpp: float | None
 ) -> None:
-    """A picture a slide: over the slide where it is at hand, over its patches where not."""
-    of_slide = {slide_name(file.name): file for file in files}
-    with writing_to(folder):
-        for maps in explain_each(model, card, files, device=device, **options):
-            file = of_slide[maps.bag.slide_id]
-            given = open_slide(slide_of[file]) if file in slide_of else None
-            if given is not None and not given.says_mpp:
-                given.mpp = mpp  # stated for those slides that do not say
-            with given or nullcontext():
-                words = f"{card.model.method}, model {name}"
-                write_heatmap(maps, folder / f"{maps.bag.slide_id}.png", slide=given, features=file, model=words)
+    """One picture: over the slide if it was given, else over its patches."""
+    slide_id = maps.bag.slide_id
+    file = next(file for file in files if slide_name(file.name) == slide_id)
+    given = open_slide(slide_of[file]) if file in slide_of else None
+    if given is not None and not given.says_mpp:
+        given.mpp = mpp  # stated for those slides that do not say
+    with writing_to(folder), given or nullcontext():
+        write_heatmap(maps, folder / f"{slide_id}.png", slide=given, features=file, model=model)
 
 
 def _of(column: str, card: ModelCard) -> str:

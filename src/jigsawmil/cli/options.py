@@ -19,7 +19,7 @@ from ..slides.extract import ExtractSettings
 from ..study.executors import open_gpus
 from ..study.job import CohortSpec
 from ..study.study import cohort_spec, make_settings
-from ..train.fit import pick_device, read_device
+from ..train.devices import pick_device, read_device
 from ..train.settings import Settings
 
 DEFAULT = Settings()

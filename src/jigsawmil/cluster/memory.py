@@ -7,7 +7,7 @@ from heapq import nlargest
 from ..cohort.cohort import Cohort
 from ..nn.model import METHODS
 from ..study.job import Job
-from ..train.feed import bag_members
+from ..train.feed import cohort_groups
 
 BASE = 0.7e9  # bytes of a process that has imported everything, and compiled the kernels, as on a node that is new
 ALIVE = 6  # batches at a time: four read ahead, one on its way, one at work
@@ -32,12 +32,12 @@ def job_memory(job: Job, cohort: Cohort, bags: Sequence[int]) -> int:
 
 def bag_sizes(cohort: Cohort, level: str) -> list[int]:
     """Patches of each slide, or of each patient where its slides are one bag."""
-    return [sum(cohort.slides[index].patches for index in members) for members in bag_members(cohort, level)]
+    return [sum(cohort.slides[index].patches for index in members) for _, members in cohort_groups(cohort, level)]
 
 
 def patch_bytes(job: Job, cohort: Cohort) -> float:
-    """A prepared patch: its features, its edges (index, weight, reverse) and its place."""
-    return 4 * cohort.dim + 12 * edges(job, cohort) + 24
+    """A prepared patch: its features, its edges (index, weight, reverse), bin, order and coordinates."""
+    return 4 * cohort.dim + 12 * edges(job, cohort) + 40
 
 
 def step_bytes(job: Job, cohort: Cohort) -> float:

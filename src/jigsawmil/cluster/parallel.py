@@ -26,8 +26,9 @@ from ..errors import ConfigError, StudyError
 from ..nn.model import Model
 from ..study.executors import deaf_to_interrupts, end_with_parent
 from ..study.job import CohortSpec
+from ..train.devices import pick_device
 from ..train.feed import Feed
-from ..train.fit import Epoch, Progress, pick_device
+from ..train.fit import Epoch, Progress
 from ..train.fold import fit_split
 from ..train.settings import Settings
 from ..train.team import Team

@@ -167,6 +167,22 @@ def patients_of(slide_ids: Sequence[str]) -> tuple[list[str], str]:
     )
 
 
+def group_slides(
+    slide_ids: Sequence[str], level: str, patients: Sequence[str] | None = None
+) -> list[tuple[str, list[int]]]:
+    """What is predicted as one, in the order of first appearance: its name and its slides' positions in the list.
+
+    level: `slide`, or `patient` for all slides of a patient together. patients: of each slide; None reads them off TCGA
+    barcodes, and takes slides by any other name for patients of their own.
+    """
+    if level == "slide":
+        return [(slide_id, [index]) for index, slide_id in enumerate(slide_ids)]
+    groups: dict[str, list[int]] = {}
+    for index, patient in enumerate(patients_of(slide_ids)[0] if patients is None else patients):
+        groups.setdefault(patient, []).append(index)
+    return list(groups.items())
+
+
 def tcga_site(name: str) -> str:
     """Tissue source site of a TCGA barcode, "" for other names."""
     return name[5:7] if TCGA_PATIENT.match(name) else ""

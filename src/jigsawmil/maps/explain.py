@@ -16,10 +16,11 @@ from ..errors import ConfigError
 from ..nn.batch import Batch
 from ..nn.convs import GAT
 from ..nn.encoder import GraphEncoder
-from ..nn.model import METHODS, Model, Output
-from ..train.apply import Prediction, apply_model, check_fits
+from ..nn.model import Model
+from ..train.apply import apply_groups, apply_model
 from ..train.checkpoint import ModelCard
-from ..train.fit import pick_device
+from ..train.devices import autocast
+from ..train.infer import Seen
 
 Floats = NDArray[np.float64]
 Ints = NDArray[np.int64]
@@ -139,8 +140,8 @@ def explain_each(
     neighbours: keep the attention between patches, where the model has one; about 0.4 kB a patch, and a second pass
     through the encoder. reading: options of `read_bag`.
     """
-    for prediction, batch, output in _outputs(model, card, bags, device, reading):
-        yield from _maps(model, card, prediction.name, prediction.bags, batch, output, neighbours)
+    for seen in apply_model(model, card, bags, device=device, **reading):
+        yield from seen_maps(model, card, seen, neighbours=neighbours)
 
 
 def explain_patient(
@@ -153,49 +154,39 @@ def explain_patient(
     neighbours: bool = True,
 ) -> list[PatchMaps]:
     """The slides of one patient, pooled into one bag whatever their names; `explain` knows TCGA barcodes only."""
-    batch, output = pooled(model, card, bags, device)
-    return list(_maps(model, card, patient, bags, batch, output, neighbours))
+    [seen] = apply_groups(model, card, [(patient, bags)], device=device)
+    return seen_maps(model, card, seen, neighbours=neighbours)
 
 
-def pooled(model: Model, card: ModelCard, bags: Sequence[Bag], device: str = "auto") -> tuple[Batch, Output]:
-    """What a model sees and says of several slides as one bag."""
-    for bag in bags:
-        check_fits(bag, card)
-    where = pick_device(device)
-    graph = card.graph if METHODS[card.model.method].graph else None
-    batch = Batch.of(bags, graph, card.model.grid).as_one_bag().to(where)
+def seen_maps(model: Model, card: ModelCard, seen: Seen, *, neighbours: bool = True) -> list[PatchMaps]:
+    """Maps of each slide that the model saw as one bag."""
+    batch, output = seen.batch, seen.output
     with torch.inference_mode():
-        return batch, model.to(where).eval()(batch)
-
-
-def _maps(
-    model: Model, card: ModelCard, name: str, bags: Sequence[Bag], batch: Batch, output: Output, neighbours: bool
-) -> Iterator[PatchMaps]:
-    """Of each slide of one bag."""
-    with torch.inference_mode():
-        rest = output.embedding.clone()
+        rest = output.embedding.float().clone()
         rest[:, : model.config.hidden] = 0  # what no patch has a share in: with `kinds`, who lies beside whom
         bias = model.head(rest)  # a head is linear
         weight = model.head.linear.weight[:, : model.config.hidden].double()
         share = output.attention.double()[:, None] * (output.hidden.double() @ weight.T)
-        share = share.expand(-1, output.logits.shape[1])  # ordinal: one direction, a column a threshold
+        share = share.expand(-1, output.logits.shape[1])  # ordinal: one direction, a column per threshold
         guesses = None if output.jigsaw_logits is None else batch.in_file_order(output.jigsaw_logits)
-        edges = _edges(model, batch) if neighbours else [None] * len(bags)
-        parts = zip(bags, batch.in_file_order(output.attention), batch.in_file_order(share), edges, strict=True)
-        for i, (bag, attention, evidence, own) in enumerate(parts):
-            yield PatchMaps(
-                name=name,
+        edges = _edges(model, card, batch) if neighbours else [None] * len(seen.bags)
+        parts = zip(seen.bags, seen.attention, batch.in_file_order(share), edges, strict=True)
+        return [
+            PatchMaps(
+                name=seen.name,
                 bag=bag,
                 task=card.model.task,
                 classes=card.classes,
-                attention=_numpy(attention),
+                attention=attention.astype(np.float64),
                 evidence=_numpy(evidence),
                 bias=_numpy(bias[0]),
                 logits=_numpy(output.logits[0]),
-                probabilities=_numpy(model.probabilities(output)[0]),
+                probabilities=seen.probabilities,
                 jigsaw=None if guesses is None else expected_place(guesses[i], bag.coords, card.model.grid),
                 edges=own,
             )
+            for i, (bag, attention, evidence, own) in enumerate(parts)
+        ]
 
 
 def expected_place(logits: Tensor, coords: Tensor, grid: int) -> Floats:
@@ -207,25 +198,13 @@ def expected_place(logits: Tensor, coords: Tensor, grid: int) -> Floats:
     return (low + unit * (high - low)).numpy()
 
 
-def _outputs(
-    model: Model, card: ModelCard, bags: Sequence[Bag | Path], device: str, reading: dict[str, Any]
-) -> Iterator[tuple[Prediction, Batch, Output]]:
-    """Each prediction with what the model saw and said: a hook listens, so that nothing runs twice."""
-    heard: list[tuple[Batch, Output]] = []
-    hook = model.register_forward_hook(lambda _, given, output: heard.append((given[0], output)))
-    try:
-        for prediction in apply_model(model, card, bags, device=device, **reading):
-            yield prediction, *heard.pop()
-    finally:
-        hook.remove()
-
-
-def _edges(model: Model, batch: Batch) -> list[EdgeAttention | None]:
+def _edges(model: Model, card: ModelCard, batch: Batch) -> list[EdgeAttention | None]:
     """For each slide; of the last layer, mean over heads."""
     graph, encoder = batch.graph, model.encoder
     if graph is None or not isinstance(encoder, GraphEncoder) or not isinstance(encoder.layers[-1], GAT):
         return [None] * len(batch.slides)
-    alpha = encoder.edge_attention(batch)[-1].mean(dim=0).cpu().numpy()
+    with autocast(batch.features.device, card.precision):
+        alpha = encoder.edge_attention(batch)[-1].float().mean(dim=0).cpu().numpy()
     indptr, indices, order = (t.cpu().numpy() for t in (graph.indptr, graph.indices, batch.order))
     found: list[EdgeAttention | None] = []
     for start, end in batch.slides:

@@ -18,9 +18,9 @@ from scipy.stats import t as student
 
 from ..bags.bag import Bag
 from ..nn.model import Model
-from ..train.apply import apply_model
+from ..train.apply import apply_groups
 from ..train.checkpoint import ModelCard
-from .explain import Floats, PatchMaps, explain_patient, pooled
+from .explain import Floats, PatchMaps, explain_patient
 
 SHARES = (0.05, 0.1, 0.2, 0.4, 0.6, 0.8, 0.9, 0.95)  # of patches removed or given; as many below a half as above
 RANDOM = "random"
@@ -186,17 +186,14 @@ def _probabilities(
     model: Model, card: ModelCard, bags: Sequence[Bag], kept: Sequence[np.ndarray], device: str
 ) -> Floats:
     """(subset, class): each subset of the patches as a bag of its own; indices run through all slides of the bag."""
-    if len(bags) == 1 and card.level == "slide":  # graphs are then built ahead, in a thread
-        parts = [_part(bags[0], indices) for indices in kept]
-        return np.stack([result.probabilities for result in apply_model(model, card, parts, device=device)])
     starts = np.cumsum([0, *map(len, bags)])
-    rows = []
-    for indices in kept:
+
+    def rest(indices: np.ndarray) -> list[Bag]:
         inside = [indices[(indices >= a) & (indices < b)] - a for a, b in pairwise(starts)]
-        rest = [_part(bag, own) for bag, own in zip(bags, inside, strict=True) if len(own)]
-        with torch.inference_mode():
-            rows.append(model.probabilities(pooled(model, card, rest, device)[1])[0].double().cpu().numpy())
-    return np.stack(rows)
+        return [_part(bag, own) for bag, own in zip(bags, inside, strict=True) if len(own)]
+
+    groups = ((bags[0].slide_id, rest(indices)) for indices in kept)  # graphs are built ahead, in a thread
+    return np.stack([seen.probabilities for seen in apply_groups(model, card, groups, device=device)])
 
 
 def _part(bag: Bag, indices: np.ndarray) -> Bag:

@@ -27,6 +27,7 @@ class Batch:
     graph: SpatialGraph | None  # None where no method asks for it
     bins: Tensor  # (patch,) jigsaw target: the cell of the grid in which the patch lies
     order: Tensor  # (patch,) the patch's row in its own file
+    coords: Tensor  # (patch, 2) float64 as in the bag; no part of the model reads them, so they stay on the CPU
     slide_ptr: tuple[int, ...]  # slide i is patches [slide_ptr[i], slide_ptr[i + 1])
     bag_ptr: tuple[int, ...]
     slide_ids: tuple[str, ...]
@@ -49,7 +50,8 @@ class Batch:
         bag = dataclasses.replace(bag, features=bag.features[order], coords=bag.coords[order])
         graph = build_graph(bag, config) if config else None
         ptr = (0, len(bag))
-        return cls(bag.features, graph, position_bins(bag.coords, grid), order, ptr, ptr, (bag.slide_id,))
+        bins = position_bins(bag.coords, grid)
+        return cls(bag.features, graph, bins, order, bag.coords, ptr, ptr, (bag.slide_id,))
 
     @classmethod
     def cat(cls, batches: Sequence["Batch"]) -> "Batch":
@@ -61,6 +63,7 @@ class Batch:
             _cat_graphs([b.graph for b in batches]),
             torch.cat([b.bins for b in batches]),
             torch.cat([b.order for b in batches]),
+            torch.cat([b.coords for b in batches]),
             _cat_ptr([b.slide_ptr for b in batches]),
             _cat_ptr([b.bag_ptr for b in batches]),
             tuple(slide for b in batches for slide in b.slide_ids),
@@ -92,13 +95,13 @@ class Batch:
 
     @property
     def nbytes(self) -> int:
-        tensors = [self.features, self.bins, self.order]
+        tensors = [self.features, self.bins, self.order, self.coords]
         if self.graph:
             tensors += [self.graph.indptr, self.graph.indices, self.graph.weight, self.graph.reverse]
         return sum(tensor.nbytes for tensor in tensors)
 
     def in_file_order(self, values: Tensor) -> list[Tensor]:
-        """Per-patch values (attention, hidden, ...) of each slide, in the order of its file."""
+        """Per-patch values (attention, hidden, coords, ...) of each slide, in the order of its file."""
         parts = []
         for start, end in self.slides:
             part = torch.empty_like(values[start:end])

@@ -21,8 +21,9 @@ from ..graph import GraphConfig
 from ..nn.model import Model
 from ..train.checkpoint import CARD, WEIGHTS, origin, save_model, write_json
 from ..train.feed import Feed
-from ..train.fit import Epoch, predict
+from ..train.fit import Epoch
 from ..train.fold import fit_split, make_card, named_probabilities
+from ..train.infer import run_model
 from ..train.settings import Settings
 
 IDLE = ("device",)  # settings that do not change what a job means
@@ -110,8 +111,7 @@ def run_job(job: Job, on_epoch: Callable[[Epoch], None] | None = None) -> None:
             trace.assign(kept=trace["epoch"] == progress.best).to_csv(folder / "trace.csv", index=False)
             save_model(folder, model, make_card(feed, model, job.settings, job.seed, progress))
             if job.attention:
-                places = {f"{slide}/coords": _coords(feed.cohort, slide) for slide in attention}
-                save_file(attention | places, folder / ATTENTION)
+                save_file(attention, folder / ATTENTION)
             times = {"fit": fitted - started, "predict": time.time() - fitted, "epochs": len(progress.epochs)}
             values = {"name": job.name, "spec": job.spec, "best_epoch": progress.best, "seconds": times}
             write_json(folder / "job.json", {**values, "variant": job.variant, "fold": job.fold, "origin": origin()})
@@ -126,17 +126,19 @@ def run_job(job: Job, on_epoch: Callable[[Epoch], None] | None = None) -> None:
 def predict_table(
     model: Model, feed: Feed, bags: list[int], settings: Settings
 ) -> tuple[pd.DataFrame, dict[str, np.ndarray]]:
-    """A row a bag with its class probabilities; attention and coordinates of every slide by its id."""
+    """One row per bag with its class probabilities; attention of every slide by its id, coordinates by `id/coords`."""
     cohort = feed.cohort
     rows: list[dict[str, Any]] = []
-    maps: dict[str, np.ndarray] = {}
-    for bag, (p, attention) in zip(bags, predict(model, feed, bags, settings.train_config()), strict=True):
-        slides = [cohort.slides[index] for index in feed.members[bag]]
-        name = slides[0].patient_id if settings.level == "patient" else slides[0].slide_id
-        row = {"slide_id": name, "patient_id": slides[0].patient_id, "label": cohort.classes[slides[0].label]}
-        rows.append({**row, **named_probabilities(p, cohort.classes)})
-        maps |= {slide.slide_id: values for slide, values in zip(slides, attention, strict=True)}
-    return pd.DataFrame(rows), maps
+    attention: dict[str, np.ndarray] = {}
+    coords: dict[str, np.ndarray] = {}
+    found = run_model(model, feed.prepared(bags), device=settings.device, precision=settings.precision)
+    for bag, seen in zip(bags, found, strict=True):
+        first = cohort.slides[feed.members[bag][0]]
+        row = {"slide_id": seen.name, "patient_id": first.patient_id, "label": cohort.classes[first.label]}
+        rows.append({**row, **named_probabilities(seen.probabilities, cohort.classes)})
+        attention |= zip(seen.batch.slide_ids, seen.attention, strict=True)
+        coords |= {f"{slide}/coords": values for slide, values in zip(seen.batch.slide_ids, seen.coords, strict=True)}
+    return pd.DataFrame(rows), attention | coords
 
 
 def check_patients(cohort: Cohort) -> None:
@@ -187,9 +189,3 @@ def _check_whole(folder: Path, names: Sequence[str]) -> None:
             f"{folder}: {', '.join(missing)} vanished after being written; expected a folder that nothing else clears. "
             "Run again."
         )
-
-
-def _coords(cohort: Cohort, slide_id: str) -> np.ndarray:
-    """(patch, 2) in the order of the file."""
-    slide = next(slide for slide in cohort.slides if slide.slide_id == slide_id)
-    return cohort.read_slide(slide).coords.numpy()

@@ -2,62 +2,61 @@
 
 import dataclasses
 from collections.abc import Iterable, Iterator, Sequence
+from functools import partial
 from pathlib import Path
-from typing import Any, NamedTuple
-
-import numpy as np
-import torch
+from typing import Any
 
 from ..bags.bag import Bag
 from ..bags.formats import BagInfo, peek_bag, read_bag
 from ..bags.store import read_ahead
-from ..cohort.labels import patients_of, slide_name
+from ..cohort.labels import group_slides, slide_name
 from ..errors import FeatureError
 from ..nn.batch import Batch
 from ..nn.model import METHODS, Model
 from ..slides.encoders.spec import our_name
 from .checkpoint import ModelCard
-from .fit import pick_device
+from .devices import pick_device
+from .infer import Prepared, Seen, run_model
 
-
-class Prediction(NamedTuple):
-    name: str  # slide, or patient where the model pools patients
-    bags: tuple[Bag, ...]
-    probabilities: np.ndarray  # (class,)
-    attention: tuple[np.ndarray, ...]  # one a bag, in the order of its file
+Item = Bag | Path  # a slide in memory, or its feature file
 
 
 def apply_model(
-    model: Model, card: ModelCard, bags: Sequence[Bag | Path], *, device: str = "auto", **reading: Any
-) -> Iterator[Prediction]:
-    """A prediction for every slide (or patient, as the model was trained), read ahead in a thread.
+    model: Model, card: ModelCard, bags: Sequence[Item], *, device: str = "auto", **reading: Any
+) -> Iterator[Seen]:
+    """What the model makes of every slide (or patient, if it was trained to pool patients), read ahead in a thread.
 
     What does not fit is refused before the first prediction. reading: options of `read_bag`.
     """
-    where = pick_device(device)
+    pick_device(device)
     for item in bags:
         check_fits(item if isinstance(item, Bag) else peek_bag(item, **reading), card)
-    model.to(where).eval()
+    names = [item.slide_id if isinstance(item, Bag) else slide_name(item.name) for item in bags]
+    groups = [(name, [bags[row] for row in rows]) for name, rows in group_slides(names, card.level)]
+    yield from apply_groups(model, card, groups, device=device, **reading)
+
+
+def apply_groups(
+    model: Model, card: ModelCard, groups: Iterable[tuple[str, Sequence[Item]]], *, device: str = "auto", **reading: Any
+) -> Iterator[Seen]:
+    """The same for slides that are grouped already: name, and the slides that are pooled into one prediction."""
+    items = read_ahead(partial(_prepare, card, reading), groups)
+    return run_model(model, items, device=device, precision=card.precision)
+
+
+def _prepare(card: ModelCard, reading: dict[str, Any], group: tuple[str, Sequence[Item]]) -> Prepared:
+    name, items = group
+    bags = tuple(_read(item, reading) for item in items)
+    for bag in bags:
+        check_fits(bag, card)
     graph = card.graph if METHODS[card.model.method].graph else None
+    return Prepared(name, Batch.of(bags, graph, card.model.grid).as_one_bag(), bags)
 
-    def read_one(item: Bag | Path) -> Bag:
-        if isinstance(item, Bag):
-            return item
-        return dataclasses.replace(read_bag(item, **reading), slide_id=slide_name(item.name))  # as a cohort names it
 
-    def prepare(group: Sequence[Bag | Path]) -> tuple[tuple[Bag, ...], Batch]:
-        read = tuple(read_one(item) for item in group)
-        batch = Batch.of(read, graph, card.model.grid)
-        return read, batch.as_one_bag() if card.level == "patient" else batch
-
-    for read, batch in read_ahead(prepare, _groups(bags, card.level)):
-        with torch.inference_mode():
-            batch = batch.to(where)
-            output = model(batch)
-            attention = tuple(part.cpu().numpy() for part in batch.in_file_order(output.attention))
-            p = model.probabilities(output)[0].double().cpu().numpy()
-        name = read[0].slide_id
-        yield Prediction(patients_of([name])[0][0] if card.level == "patient" else name, read, p, attention)
+def _read(item: Item, reading: dict[str, Any]) -> Bag:
+    if isinstance(item, Bag):
+        return item
+    return dataclasses.replace(read_bag(item, **reading), slide_id=slide_name(item.name))  # as a cohort names it
 
 
 def check_fits(bag: Bag | BagInfo, card: ModelCard) -> None:
@@ -76,13 +75,3 @@ def check_fits(bag: Bag | BagInfo, card: ModelCard) -> None:
             f"{bag.slide_id}: features are of the encoder {bag.encoder}, the model was trained on {card.encoder}. "
             "Extract with the same encoder, or train on these features."
         )
-
-
-def _groups(bags: Sequence[Bag | Path], level: str) -> Iterable[list[Bag | Path]]:
-    if level == "slide":
-        return [[bag] for bag in bags]
-    names = [bag.slide_id if isinstance(bag, Bag) else slide_name(bag.name) for bag in bags]
-    groups: dict[str, list[Bag | Path]] = {}
-    for patient, bag in zip(patients_of(names)[0], bags, strict=True):
-        groups.setdefault(patient, []).append(bag)
-    return groups.values()

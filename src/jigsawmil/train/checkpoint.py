@@ -16,11 +16,12 @@ from safetensors.torch import load_file, save_file
 
 from ..bags.provenance import Encoding
 from ..bags.tile_spec import TileSpec
-from ..config import from_mapping
+from ..config import choose, from_mapping
 from ..errors import ConfigError, StudyError
 from ..files import replacing
 from ..graph import GraphConfig
 from ..nn.model import Model, ModelConfig
+from .config import PRECISIONS
 
 WEIGHTS, CARD = "model.safetensors", "model.json"
 # what comes of reading a file that is damaged or somebody else's
@@ -41,6 +42,11 @@ class ModelCard:
     level: str = "slide"  # what was pooled into one prediction
     training: dict[str, Any] | None = None  # settings, cohort, best epoch
     origin: dict[str, Any] | None = None  # versions and commit
+
+    @property
+    def precision(self) -> str:
+        """In which the model was trained, and runs."""
+        return str((self.training or {}).get("settings", {}).get("precision", "float32"))
 
 
 def save_model(folder: Path, model: Model, card: ModelCard) -> None:
@@ -75,6 +81,7 @@ def load_model(folder: str | Path) -> tuple[Model, ModelCard]:
                 "encoding": from_mapping(Encoding, values["encoding"], CARD) if values.get("encoding") else None,
             }
         )
+        choose("precision", card.precision, PRECISIONS)
         model = Model(card.model)
         model.load_state_dict(load_file(folder / WEIGHTS))
     except (*_FOREIGN, ConfigError) as error:

@@ -11,8 +11,10 @@ import torch
 from ..bags.bag import Bag
 from ..bags.store import Store, read_ahead
 from ..cohort.cohort import Cohort
+from ..cohort.labels import group_slides
 from ..graph import GraphConfig
 from ..nn.batch import Batch
+from .infer import Prepared
 
 
 class Feed:
@@ -38,7 +40,9 @@ class Feed:
         self.cohort = cohort
         # of a method of its own a feed would be freed only now and then, with all its slides, beside the next one's
         self._slides = Store(partial(prepare, cohort, graph, grid, shuffle), memory_gb * 1e9)
-        self.members = bag_members(cohort, level)  # bag -> its slides
+        groups = cohort_groups(cohort, level)
+        self.names = [name for name, _ in groups]  # bag -> its slide, or its patient
+        self.members = [slides for _, slides in groups]  # bag -> its slides
 
     def __len__(self) -> int:
         """Number of bags."""
@@ -68,6 +72,11 @@ class Feed:
         """Batches in order, the next ones prepared in one background thread; leaving early ends the thread."""
         return read_ahead(self.batch, batches)
 
+    def prepared(self, bags: Sequence[int]) -> Iterator[Prepared]:
+        """Bags one by one, for `run_model`."""
+        batches = self.stream([[bag] for bag in bags])
+        return (Prepared(self.names[bag], batch) for bag, batch in zip(bags, batches, strict=True))
+
 
 def prepare(cohort: Cohort, graph: GraphConfig | None, grid: int, shuffle: int | None, index: int) -> Batch:
     """A slide as the model takes it."""
@@ -83,11 +92,6 @@ def shuffle_places(bag: Bag, seed: int) -> Bag:
     return dataclasses.replace(bag, coords=bag.coords[torch.from_numpy(rng.permutation(len(bag)))])
 
 
-def bag_members(cohort: Cohort, level: str) -> list[list[int]]:
-    """The slides of each bag: one, or all of a patient."""
-    if level == "slide":
-        return [[index] for index in range(len(cohort))]
-    found: dict[str, list[int]] = {}
-    for index, patient in enumerate(cohort.patients):
-        found.setdefault(str(patient), []).append(index)
-    return list(found.values())
+def cohort_groups(cohort: Cohort, level: str) -> list[tuple[str, list[int]]]:
+    """Name and slides of each bag: one slide, or all of a patient."""
+    return group_slides([str(name) for name in cohort.slide_ids], level, [str(name) for name in cohort.patients])

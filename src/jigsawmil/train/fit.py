@@ -6,7 +6,6 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import asdict, dataclass
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 import torch
@@ -18,7 +17,9 @@ from ..nn.batch import Batch
 from ..nn.model import Model
 from .checkpoint import load_state, save_state
 from .config import TrainConfig
+from .devices import autocast, pick_device
 from .feed import Feed
+from .infer import run_model
 from .lambdas import Lambda, LambdaConfig
 from .team import ALONE, Team, skip_draws
 
@@ -162,23 +163,6 @@ def _pass(
     return float(np.mean(mils)), float(np.mean(jigsaws))
 
 
-def predict(
-    model: Model, feed: Feed, bags: Sequence[int], config: TrainConfig
-) -> Iterator[tuple[np.ndarray, list[np.ndarray]]]:
-    """For each bag: class probabilities (class,), and its slides' attention in the order of their files."""
-    device = pick_device(config.device)
-    model.to(device).eval()
-    for batch in feed.stream([[bag] for bag in bags]):
-        with torch.inference_mode():  # not around the yield, where it would hold for the caller too
-            batch = batch.to(device)
-            with autocast(device, config.precision):
-                output = model(batch)
-            attention = [part.float().cpu().numpy() for part in batch.in_file_order(output.attention)]
-            single = output._replace(logits=output.logits.float())  # bfloat16 knows 128 probabilities above 1/2
-            p = model.probabilities(single)[0].double().cpu().numpy()
-        yield p, attention
-
-
 def _stream(feed: Feed, steps: Sequence[Sequence[int]]) -> Iterator[Batch | None]:
     """Batches in order; None for a step of which this process has no bag."""
     batches = feed.stream([step for step in steps if step])
@@ -189,7 +173,8 @@ def evaluate(
     model: Model, feed: Feed, bags: Sequence[int], config: TrainConfig, team: Team = ALONE
 ) -> tuple[float, float]:
     """Log loss and macro AUC on some bags, in evaluation mode."""
-    own = [p for p, _ in predict(model, feed, team.share(bags), config)]
+    items = feed.prepared(team.share(bags))
+    own = [seen.probabilities for seen in run_model(model, items, device=config.device, precision=config.precision)]
     rows = torch.from_numpy(np.stack(own)) if own else torch.zeros(0, model.config.classes, dtype=torch.float64)
     probabilities = team.gather(rows.to(pick_device(config.device)), team.span(len(bags))[0], len(bags)).cpu().numpy()
     labels = feed.labels[list(bags)].numpy()
@@ -205,32 +190,10 @@ def macro_auc(labels: np.ndarray, probabilities: np.ndarray) -> float:
     return float(np.mean(scores)) if scores else math.nan
 
 
-def pick_device(name: str) -> torch.device:
-    """The device that a name means on this machine; one that is not there is refused."""
-    device, found = read_device(name), torch.cuda.device_count()
-    if device.type == "cuda" and (device.index or 0) >= found:
-        raise ConfigError(f"device: {name!r}, but torch sees {found} CUDA devices here. Use auto or cpu.")
-    return device
-
-
-def read_device(name: str) -> torch.device:
-    """The same where jobs run elsewhere: only a name that no machine knows is refused."""
-    if name == "auto":
-        return torch.device("cuda" if torch.cuda.is_available() else "cpu")
-    try:
-        return torch.device(name)
-    except RuntimeError as error:
-        raise ConfigError(f"device: found {name!r}, expected auto, cpu, cuda or cuda:1.") from error
-
-
 def class_weights(labels: Tensor, classes: int) -> Tensor:
     """Inverse frequency, 1 on average over the training bags."""
     counts = torch.bincount(labels, minlength=classes).clamp(min=1)
     return len(labels) / (classes * counts)
-
-
-def autocast(device: torch.device, precision: str) -> Any:
-    return torch.autocast(device.type, getattr(torch, precision), enabled=precision != "float32")
 
 
 @contextmanager

@@ -16,11 +16,11 @@ from ..bags.bag import Bag
 from ..bags.formats import find_bags
 from ..bags.names import slide_name
 from ..errors import FeatureError, StudyError
-from ..maps.explain import PatchMaps, explain, explain_patient
+from ..maps.explain import PatchMaps
 from ..maps.geometry import check_slide, spacing, squares_of
 from ..slides.slide import Slide
+from ..study.cases import run_maps
 from ..study.run_folder import Run
-from ..train.checkpoint import load_model
 from .slides import SlideFolder
 
 Floats = NDArray[np.floating[Any]]
@@ -89,7 +89,7 @@ class Library:
             if key in self._maps:
                 self._maps.move_to_end(key)
                 return self._maps[key]
-        maps = self._compute(key)
+        maps = run_maps(self.run, key.slide_id, variant=key.variant, cohort=key.cohort, seed=key.seed)
         empty = torch.empty((len(maps), 0))
         maps = replace(maps, bag=replace(maps.bag, features=empty))
         with self._lock:
@@ -97,21 +97,6 @@ class Library:
             while len(self._maps) > KEPT:
                 self._maps.popitem(last=False)
         return maps
-
-    def _compute(self, key: Key) -> PatchMaps:
-        job = self.run.job_of(key.slide_id, variant=key.variant, cohort=key.cohort, seed=key.seed)
-        model, card = load_model(job.folder)
-        if card.level == "slide":
-            return explain(model, card, self.run.bag_of(key.slide_id, cohort=key.cohort))[0]
-        patient, names = self._case(key)
-        bags = [self.run.bag_of(name, cohort=key.cohort) for name in names]
-        return explain_patient(model, card, patient, bags)[names.index(key.slide_id)]
-
-    def _case(self, key: Key) -> tuple[str, list[str]]:
-        """The slide's patient and all slides of the patient: a model of patients looks at them together."""
-        slides = self.run.slides[self.run.slides["cohort"] == key.cohort]
-        patient = str(slides.loc[slides["slide_id"] == key.slide_id, "patient_id"].iloc[0])
-        return patient, [str(name) for name in slides.loc[slides["patient_id"] == patient, "slide_id"]]
 
 
 def features_in(run: Run, folder: Path) -> Run:

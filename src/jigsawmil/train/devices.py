@@ -1,0 +1,27 @@
+"""Which device runs a model, and in which precision."""
+
+import torch
+
+from ..errors import ConfigError
+
+
+def pick_device(name: str) -> torch.device:
+    """The device that a name means on this machine; one that is not there is refused."""
+    device, found = read_device(name), torch.cuda.device_count()
+    if device.type == "cuda" and (device.index or 0) >= found:
+        raise ConfigError(f"device: {name!r}, but torch sees {found} CUDA devices here. Use auto or cpu.")
+    return device
+
+
+def read_device(name: str) -> torch.device:
+    """The same for jobs that run on another machine: only a name that no machine knows is refused."""
+    if name == "auto":
+        return torch.device("cuda" if torch.cuda.is_available() else "cpu")
+    try:
+        return torch.device(name)
+    except RuntimeError as error:
+        raise ConfigError(f"device: found {name!r}, expected auto, cpu, cuda or cuda:1.") from error
+
+
+def autocast(device: torch.device, precision: str) -> torch.autocast:
+    return torch.autocast(device.type, getattr(torch, precision), enabled=precision != "float32")
