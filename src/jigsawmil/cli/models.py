@@ -163,8 +163,8 @@ def predict(
                 places = pd.DataFrame({"x": bag.coords[:, 0], "y": bag.coords[:, 1], "attention": values})
                 write_csv(places, attention / f"{bag.slide_id}.csv")
         if heatmap is not None:
-            for maps in seen_maps(loaded, card, seen):
-                _draw(maps, files, slide_of, heatmap, f"{card.model.method}, model {model.name}", slide_mpp)
+            for one in seen_maps(loaded, card, seen):
+                _draw(one, files, slide_of, heatmap, f"{card.model.method}, model {model.name}", slide_mpp)
     if rows:
         write_csv(pd.DataFrame(rows), out)
         for row in rows[:MOST] if slides else []:
