@@ -24,7 +24,8 @@ import torch
 from sklearn.metrics import roc_auc_score
 
 from jigsawmil.cohort.cohort import Cohort
-from jigsawmil.study.compare import compare_methods, holm, summarise
+from jigsawmil.statistics.paired import holm
+from jigsawmil.study.compare import compare_methods, summarise
 from jigsawmil.synthetic.phantom import make_phantom
 from jigsawmil.train.settings import Settings
 

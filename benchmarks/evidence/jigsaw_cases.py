@@ -32,7 +32,7 @@ from typing import Any
 
 import numpy as np
 
-from jigsawmil.study.compare import holm
+from jigsawmil.statistics.paired import holm
 from jigsawmil.synthetic.phantom_spec import phantom_spec
 
 from .. import RESULTS, provenance, write

@@ -26,11 +26,11 @@ from torch import Tensor, nn
 from jigsawmil.bags.bag import Bag
 from jigsawmil.graph import knn_graph, spatial_order
 from jigsawmil.nn.batch import PAPER, Batch
-from jigsawmil.nn.heads import BinaryHead
 from jigsawmil.nn.jigsaw import Position
 from jigsawmil.nn.model import METHODS, build_model
 from jigsawmil.nn.pooling import AttentionPool
 from jigsawmil.synthetic.phantom_tissue import draw_outline
+from jigsawmil.tasks.heads import BinaryHead
 
 D1, HIDDEN, ATTENTION, K = 1024, 256, 128, 50
 GRID, SHARE, LAMBDA = 10, 0.9, 0.5

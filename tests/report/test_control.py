@@ -11,7 +11,8 @@ from rich.console import Console
 from jigsawmil.errors import StudyError
 from jigsawmil.report.control import control_lines, control_table, shuffle_control
 from jigsawmil.statistics.metrics import patient_level
-from jigsawmil.study.compare import delong_test, summarise
+from jigsawmil.statistics.paired import delong_test
+from jigsawmil.study.compare import summarise
 
 GRADES = ["low", "middle", "high"]
 Make = Callable[..., pd.DataFrame]

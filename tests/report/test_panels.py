@@ -71,9 +71,9 @@ def test_beyond_two_classes_a_panel_a_class_with_the_band_of_the_best(
 
 def test_points_of_calibration_are_the_tables_bins(predictions: Make, graded: pd.DataFrame) -> None:
     for table, classes, task in ((predictions(), CLASSES, "binary"), (graded, GRADES, "ordinal")):
-        pooled, styles = pool(table, classes), method_styles(table["variant"])
+        pooled, styles = pool(table, classes, task), method_styles(table["variant"])
         summary = summarise(table, classes, task, resamples=2).set_index("variant")
-        for ax, (method, one) in zip(calibration_figure(pooled, task, styles).axes, pooled.items(), strict=True):
+        for ax, (method, one) in zip(calibration_figure(pooled, styles).axes, pooled.items(), strict=True):
             hit = one.truth == 1 if task == "binary" else one.decision == one.truth
             p = one.probability[:, 1] if task == "binary" else one.probability.max(1)
             points = calibration_points(hit, p)
@@ -116,7 +116,7 @@ def test_every_text_is_legible(
     with own_style():
         legible(band_figure(pool(table, long), long, "roc", "abmil", styles, rng))
         legible(band_figure(pool(graded, GRADES), GRADES, "pr", "abmil", grades, rng))
-        legible(calibration_figure(pool(graded, GRADES), "ordinal", grades))
+        legible(calibration_figure(pool(graded, GRADES, "ordinal"), grades))
         legible(confusion_figure(pool(table, long), long))
         legible(confusion_figure(pool(graded, GRADES), GRADES))
         legible(trust_figure(curves))

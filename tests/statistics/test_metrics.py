@@ -1,6 +1,7 @@
 """Figures against scikit-learn, against the definition written out, and against published worked examples."""
 
 import time
+from typing import Any
 
 import numpy as np
 import pandas as pd
@@ -13,6 +14,7 @@ from sklearn.linear_model import LogisticRegression
 from jigsawmil.errors import StudyError
 from jigsawmil.statistics.metrics import (
     auc,
+    auc_of_present,
     average_precision,
     bootstrap_interval,
     calibration_points,
@@ -22,10 +24,14 @@ from jigsawmil.statistics.metrics import (
     placements,
     recalibration,
     roc_points,
-    score,
 )
+from jigsawmil.tasks import get_task
 
 RATINGS = (np.array([33, 6, 6, 11, 2]), np.array([3, 2, 2, 11, 33]))  # Hanley & McNeil 1982: normal, abnormal; 1 to 5
+
+
+def score(y: Any, p: Any, task: str) -> dict[str, float]:
+    return get_task(task).score(y, p)
 
 
 def hanley() -> tuple[np.ndarray, np.ndarray]:
@@ -69,7 +75,7 @@ def test_binary_figures_equal_scikit_learn(seed: int, ties: bool) -> None:
 @pytest.mark.parametrize("task", ["multiclass", "ordinal"])
 def test_figures_of_five_classes_equal_scikit_learn(task: str) -> None:
     y, p = draw(3, 120, 5, ties=True)
-    got, decision = score(y, p, task), p.argmax(1)  # type: ignore[arg-type]
+    got, decision = score(y, p, task), p.argmax(1)
     assert got["auc"] == pytest.approx(reference.roc_auc_score(y, p, multi_class="ovr", average="macro"), abs=1e-12)
     assert got["auprc"] == pytest.approx(reference.average_precision_score(y, p, average="macro"), abs=1e-12)
     assert got["balanced_accuracy"] == pytest.approx(reference.balanced_accuracy_score(y, decision), abs=1e-12)
@@ -125,7 +131,7 @@ def test_two_cases() -> None:
         ([0, 1], [[-2.0, 3.0], [0.5, 0.5]], "Rows 0: not probabilities"),
         ([0, 1], [[0.5, 0.9], [0.5, 0.5]], "sum to 1"),
         ([0, 2], [[0.5, 0.5], [0.5, 0.5]], "class indices 0 to 1"),
-        ([0, 1], [0.2, 0.8], "one probability a class"),
+        ([0, 1], [0.2, 0.8], "one probability per class"),
         ([0, 1], [[0.2, 0.2, 0.6], [0.2, 0.2, 0.6]], "binary task"),
     ],
 )
@@ -362,3 +368,15 @@ def test_patient_level_refuses_a_patient_of_two_labels() -> None:
     frame = pd.DataFrame({"patient_id": ["x", "x"], "slide_id": ["a", "b"], "label": [0, 1], "probability": [0.1, 0.9]})
     with pytest.raises(StudyError, match="Patients x have slides with different labels"):
         patient_level(frame)
+
+
+def test_auc_of_present_averages_over_the_classes_present() -> None:
+    rng = np.random.default_rng(0)
+    labels, p = np.repeat([0, 1, 2], 5), rng.dirichlet(np.ones(3), 15)
+    expected = np.mean([reference.roc_auc_score(labels == c, p[:, c]) for c in range(3)])
+    assert auc_of_present(labels, p) == pytest.approx(expected)
+    two = labels[:10], p[:10]
+    assert auc_of_present(*two) == pytest.approx(
+        np.mean([reference.roc_auc_score(two[0] == c, two[1][:, c]) for c in (0, 1)])
+    )
+    assert np.isnan(auc_of_present(labels[:5], p[:5]))

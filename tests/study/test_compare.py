@@ -11,7 +11,8 @@ from sklearn.svm import SVC
 
 from jigsawmil.errors import StudyError
 from jigsawmil.statistics.metrics import component_variance, delong_interval, patient_level, placements
-from jigsawmil.study.compare import compare_methods, corrected_t_test, delong_test, holm, summarise
+from jigsawmil.statistics.paired import corrected_t_test, delong_test, holm
+from jigsawmil.study.compare import compare_methods, summarise
 
 # DeLong, DeLong & Clarke-Pearson 1988: 43 complete patients. Albumin, total protein, K-G score; surgery succeeded (1).
 ALBUMIN = """3.0 3.2 3.9 2.8 3.2 0.9 2.5 1.6 3.8 3.7 3.2 3.8 4.1 3.6 4.3 3.6 2.3 4.2 4.0 3.5 3.8 3.0 4.5 3.7 3.1 4.1 4.3

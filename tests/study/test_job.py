@@ -26,7 +26,7 @@ from jigsawmil.train import fold
 from jigsawmil.train.checkpoint import load_model
 from jigsawmil.train.feed import Feed
 from jigsawmil.train.fit import Epoch
-from jigsawmil.train.fold import fit_split, named_probabilities
+from jigsawmil.train.fold import fit_split
 
 FILES = ["job.json", "model.json", "model.safetensors", "predictions.csv", "trace.csv"]
 JobOf = Callable[..., Job]
@@ -240,12 +240,6 @@ def test_the_fingerprint_of_a_cohort_is_its_content(cohort: Cohort) -> None:
     assert fingerprint(replace(cohort, slides=tuple(rest))) != mark
     assert fingerprint(replace(cohort, classes=cohort.classes[::-1])) != mark
     assert fingerprint(replace(cohort, dim=17)) != mark
-
-
-def test_probabilities_are_named_after_their_classes() -> None:
-    assert named_probabilities(np.array([0.25, 0.75]), ("a", "b")) == {"probability": 0.75}
-    three = named_probabilities(np.array([0.2, 0.3, 0.5]), ("a", "b", "c"))
-    assert three == {"probability_a": 0.2, "probability_b": 0.3, "probability_c": 0.5}
 
 
 # --- the inner validation

@@ -19,7 +19,7 @@ from jigsawmil.train import fit as module
 from jigsawmil.train.config import TrainConfig
 from jigsawmil.train.devices import autocast, pick_device
 from jigsawmil.train.feed import Feed
-from jigsawmil.train.fit import Epoch, Progress, class_weights, evaluate, fit, macro_auc
+from jigsawmil.train.fit import Epoch, Progress, class_weights, evaluate, fit
 from jigsawmil.train.infer import Seen, run_model
 from jigsawmil.train.lambdas import Lambda, LambdaConfig
 
@@ -297,16 +297,6 @@ def test_attention_comes_back_in_the_order_of_the_file(cohort: Any, feed: Feed, 
         score = model.pooling(hidden, ((0, len(hidden)),))[1]
     np.testing.assert_allclose(attention[0], score.numpy(), rtol=1e-4)
     assert attention[0].argmax() != 0
-
-
-def test_macro_auc_averages_over_the_classes_present() -> None:
-    rng = np.random.default_rng(0)
-    labels, p = np.repeat([0, 1, 2], 5), rng.dirichlet(np.ones(3), 15)
-    expected = np.mean([roc_auc_score(labels == c, p[:, c]) for c in range(3)])
-    assert macro_auc(labels, p) == pytest.approx(expected)
-    two = labels[:10], p[:10]
-    assert macro_auc(*two) == pytest.approx(np.mean([roc_auc_score(two[0] == c, two[1][:, c]) for c in (0, 1)]))
-    assert math.isnan(macro_auc(labels[:5], p[:5]))
 
 
 # --- precision and devices

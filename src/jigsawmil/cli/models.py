@@ -23,11 +23,12 @@ from ..nn.model import METHODS
 from ..slides.extract import check_masks
 from ..slides.slide import PICTURES, SLIDES, open_slide
 from ..study.job import check_patients, fingerprint
+from ..tasks import get_task
 from ..train.apply import apply_model
 from ..train.checkpoint import CARD, ModelCard, load_model, save_model
 from ..train.devices import pick_device
 from ..train.feed import Feed
-from ..train.fold import fit_split, make_card, named_probabilities
+from ..train.fold import fit_split, make_card
 from ..train.settings import Settings
 from .app import app
 from .extract import EXTRACT, TrustCode, Weights, Workers, extract_for, model_needs
@@ -135,6 +136,7 @@ def predict(
     """
     screen = console()
     loaded, card = load_model(model)
+    task = get_task(card.model.task)
     slides, features = _sorted_inputs(inputs)
     slides = slide_files(slides, screen) if slides else []
     check_target(out)
@@ -155,9 +157,8 @@ def predict(
     results = apply_model(loaded, card, files, device=device, **options)
     words = f"Predicting {len(files)} slide{'s' * (len(files) != 1)}"
     for seen in tracked(results, len(files), words, screen, quiet):
-        likeliest = card.classes[seen.probabilities.argmax()]
-        named = named_probabilities(seen.probabilities, card.classes)
-        rows.append({"slide_id": seen.name, "prediction": likeliest, **named})
+        called = card.classes[int(task.decision(seen.probabilities))]
+        rows.append({"slide_id": seen.name, "prediction": called, **task.row(seen.probabilities, card.classes)})
         if attention is not None:
             for bag, values in zip(seen.bags, seen.attention, strict=True):
                 places = pd.DataFrame({"x": bag.coords[:, 0], "y": bag.coords[:, 1], "attention": values})
@@ -168,9 +169,9 @@ def predict(
     if rows:
         write_csv(pd.DataFrame(rows), out)
         for row in rows[:MOST] if slides else []:
-            told = ", ".join(f"{_of(key, card)} {row[key]:.3f}" for key in row if key.startswith("probability"))
+            told = ", ".join(f"{task.column_words(c, card.classes)} {row[c]:.3f}" for c in task.columns(card.classes))
             screen.print(f"{escape(row['slide_id'])}: {escape(row['prediction'])} ({told})", highlight=False)
-        of = f"; probability of {card.classes[-1]!r}" if len(card.classes) == 2 else ""
+        of = f"; {about}" if (about := task.table_words(card.classes)) else ""
         maps = f", maps in {heatmap}" if heatmap is not None else ""
         screen.print(f"{len(rows)} prediction{'s' * (len(rows) != 1)} in {out}{of}{maps}.", soft_wrap=True)
     if card.level == "patient":
@@ -219,11 +220,6 @@ def _draw(
         given.mpp = mpp  # stated for those slides that do not say
     with writing_to(folder), given or nullcontext():
         write_heatmap(maps, folder / f"{slide_id}.png", slide=given, features=file, model=model)
-
-
-def _of(column: str, card: ModelCard) -> str:
-    """A column of probabilities in words: of two classes the table has the positive one's, under its bare name."""
-    return f"probability of {card.classes[-1]}" if column == "probability" else column
 
 
 def _sorted_inputs(items: list[Path]) -> tuple[list[Path], list[Path]]:

@@ -65,7 +65,7 @@ def fit_together(
     threads = max(1, torch.get_num_threads() // devices)
     with tempfile.TemporaryDirectory() as folder:
         meeting = str(Path(folder) / "meeting")
-        task = Task(source, split, settings, seed, devices, threads, kind, memory_gb, state, meeting)
+        assigned = Assignment(source, split, settings, seed, devices, threads, kind, memory_gb, state, meeting)
         others, lines = [], []
         for rank in range(1, devices):
             line, theirs = context.Pipe()
@@ -80,8 +80,8 @@ def fit_together(
                 try:
                     for line in lines:
                         line.recv()  # it is there; an EOFError where it died
-                        line.send(task)
-                    team.enter_context(_joined(0, task))
+                        line.send(assigned)
+                    team.enter_context(_joined(0, assigned))
                     own = replace(settings, device=_device(kind, 0))
                     return fit_split(feed, split, own, seed, 0, on_epoch, state, Team(0, devices))
                 except (RuntimeError, EOFError, ConnectionError) as error:  # another process left, or an error of ours
@@ -95,7 +95,7 @@ def fit_together(
 
 
 @dataclass(frozen=True)
-class Task:
+class Assignment:
     """What every process of a team is told. kind: of device. meeting: the file by which they find one another."""
 
     source: CohortSpec
@@ -157,27 +157,27 @@ def _other(rank: int, line: Any) -> None:
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # the first process hears Ctrl-C, and ends this one
     end_with_parent()
     line.send(rank)
-    task: Task = line.recv()
-    settings = replace(task.settings, device=_device(task.kind, rank))
+    assigned: Assignment = line.recv()
+    settings = replace(assigned.settings, device=_device(assigned.kind, rank))
     graph = settings.graph_config() if settings.needs_graph else None
-    with _joined(rank, task):  # first: if reading fails, the others learn of it
-        feed = Feed(task.source.read(), graph, settings.grid, memory_gb=task.memory_gb, level=settings.level)
-        fit_split(feed, task.split, settings, task.seed, 0, None, task.state, Team(rank, task.size))
+    with _joined(rank, assigned):  # first: if reading fails, the others learn of it
+        feed = Feed(assigned.source.read(), graph, settings.grid, memory_gb=assigned.memory_gb, level=settings.level)
+        fit_split(feed, assigned.split, settings, assigned.seed, 0, None, assigned.state, Team(rank, assigned.size))
 
 
 @contextmanager
-def _joined(rank: int, task: Task) -> Iterator[None]:
+def _joined(rank: int, assigned: Assignment) -> Iterator[None]:
     before = torch.get_num_threads()
-    torch.set_num_threads(task.threads)
-    backend = "nccl" if task.kind == "cuda" else "gloo"
-    if task.kind == "cuda":
+    torch.set_num_threads(assigned.threads)
+    backend = "nccl" if assigned.kind == "cuda" else "gloo"
+    if assigned.kind == "cuda":
         torch.cuda.set_device(rank)
-    where = f"file://{task.meeting}"
-    dist.init_process_group(backend, init_method=where, rank=rank, world_size=task.size, timeout=PATIENCE)
+    where = f"file://{assigned.meeting}"
+    dist.init_process_group(backend, init_method=where, rank=rank, world_size=assigned.size, timeout=PATIENCE)
     try:
         # One that fails at once must not leave while another still connects: torch counts the group that failed, and
         # the next one of that process would wait for ever under a number that nobody else has.
-        dist.all_reduce(torch.zeros(1, device=_device(task.kind, rank)))
+        dist.all_reduce(torch.zeros(1, device=_device(assigned.kind, rank)))
         yield
     finally:
         dist.destroy_process_group()

@@ -7,10 +7,10 @@ import torch
 from torch import Tensor, nn
 
 from ..config import choose, from_mapping, require
+from ..tasks import get_task
 from .batch import Batch
 from .convs import CONVS
 from .encoder import MLP, GraphEncoder
-from .heads import HEADS
 from .jigsaw import JIGSAWS
 from .pooling import AttentionPool, Enrichment, MeanPool
 
@@ -34,7 +34,7 @@ METHODS = {
 class ModelConfig:
     """What a model is made of. The defaults are the paper's.
 
-    task: binary, multiclass or ordinal, over `classes` classes. conv: gat, gcn, gin or sage, for graph methods.
+    task: one of `jigsawmil.tasks.TASKS`, over `classes` classes. conv: gat, gcn, gin or sage, for graph methods.
     heads: of the graph attention; they share `hidden`. attention_dim: rows of V in the pooling; gated: with a gate.
     jigsaw: position, consistency or equivariance, for `+jigsaw` methods. grid: bins a side. share: of the patches
     asked at each step.
@@ -60,7 +60,6 @@ class ModelConfig:
 
     def __post_init__(self) -> None:
         choose("method", self.method, METHODS)
-        choose("task", self.task, HEADS)
         choose("conv", self.conv, CONVS)
         choose("jigsaw", self.jigsaw, JIGSAWS)
         for name in ("in_dim", "hidden", "layers", "heads", "attention_dim", "grid"):
@@ -70,13 +69,11 @@ class ModelConfig:
         require("dropout", self.dropout, 0 <= self.dropout < 1, "a number in [0, 1)")
         require("share", self.share, 0 < self.share <= 1, "a number in (0, 1]")
         require("kinds", self.kinds, isinstance(self.kinds, int) and self.kinds >= 0, "a whole number of at least 0")
-        least = {"binary": 2, "multiclass": 2, "ordinal": 3}[self.task]
-        fits = self.classes == 2 if self.task == "binary" else self.classes >= least
-        require("classes", self.classes, fits, "2" if self.task == "binary" else f"at least {least} for {self.task}")
+        get_task(self.task).check_classes(self.classes)
 
 
 class Output(NamedTuple):
-    logits: Tensor  # (bag, 1) binary, (bag, class) multiclass, (bag, class - 1) ordinal
+    logits: Tensor  # (bag, logit): what the head of the task makes
     attention: Tensor  # (patch,), sums to 1 within a bag
     hidden: Tensor  # (patch, hidden)
     jigsaw_logits: Tensor | None  # (patch, grid^2); None without a position task
@@ -98,7 +95,7 @@ class Model(nn.Module):
         attention = AttentionPool(width, config.attention_dim, config.gated) if method.attention else None
         self.pooling = attention or MeanPool()
         kinds = config.kinds if method.graph else 0
-        self.head = HEADS[config.task](width + kinds**2, config.classes)
+        self.head = get_task(config.task).head(width + kinds**2, config.classes)
         self.jigsaw = JIGSAWS[config.jigsaw](width, config.grid, config.share) if method.jigsaw else None
         self.enrichment = Enrichment(config.in_dim, kinds) if kinds else None
 

@@ -9,7 +9,8 @@ from scipy.stats import norm
 
 from ..errors import StudyError
 from ..statistics.metrics import named
-from ..study.compare import compare_methods, holm
+from ..statistics.paired import holm
+from ..study.compare import compare_methods
 from ..study.pooled import one_cohort
 from .tables import (
     ALPHA,
@@ -29,7 +30,7 @@ BLIND = ("abmil",)  # methods that no shuffle can touch, so no evidence about pl
 
 
 def shuffle_control(
-    predictions: pd.DataFrame, shuffled: pd.DataFrame, classes: Sequence[str] | None = None
+    predictions: pd.DataFrame, shuffled: pd.DataFrame, classes: Sequence[str] | None = None, task: str | None = None
 ) -> pd.DataFrame:
     """One row a method: AUC with the true and with shuffled places, the paired tests between them, Holm over methods.
 
@@ -47,7 +48,7 @@ def shuffle_control(
     for method in methods:
         both = {"true": predictions, "shuffled": shuffled}
         runs = [frame[frame["variant"] == method].assign(variant=place) for place, frame in both.items()]
-        pairs.append(compare_methods(pd.concat(runs, ignore_index=True), classes).assign(variant=method))
+        pairs.append(compare_methods(pd.concat(runs, ignore_index=True), classes, task).assign(variant=method))
     control = pd.concat(pairs, ignore_index=True).rename(columns={"auc_a": "auc_true", "auc_b": "auc_shuffled"})
     difference, z = control["difference"].astype(float), control["delong_z"].astype(float)
     half = norm.ppf(0.975) * (difference / z.where(z != 0)).abs()  # z = 0 does not tell the standard error

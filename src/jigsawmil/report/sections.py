@@ -4,7 +4,6 @@ import json
 from collections.abc import Iterator
 from dataclasses import dataclass
 from functools import cached_property
-from typing import cast
 
 import numpy as np
 import pandas as pd
@@ -12,9 +11,9 @@ import pandas as pd
 from ..drawing import Styles
 from ..errors import StudyError
 from ..statistics.bands import RESAMPLES, Kind
-from ..statistics.metrics import Task
 from ..study.pooled import Pooled, fold_areas, pool
 from ..study.run_folder import Run
+from ..tasks import Task, get_task
 from .control import control_lines, control_table, shuffle_control
 from .examples import SHOWN, example_cards, has_attention
 from .headline import Answer, answer, behind
@@ -52,7 +51,7 @@ class CohortPart:
 
     @property
     def task(self) -> Task:
-        return cast(Task, self.run.task(self.name))
+        return get_task(self.run.task(self.name))
 
     @cached_property
     def summary(self) -> pd.DataFrame:
@@ -70,7 +69,7 @@ class CohortPart:
 
     @cached_property
     def pooled(self) -> dict[str, Pooled]:
-        found = pool(self.predictions, self.classes)
+        found = pool(self.predictions, self.classes, self.task.name)
         return {method: found[method] for method in self.summary["variant"]}
 
     @property
@@ -99,9 +98,12 @@ def cohort_sections(part: CohortPart) -> Iterator[Section]:
         return
     yield "Results", results_section(part)
     yield "Are the differences real?", comparison_section(part)
-    yield "ROC and precision-recall", curves_section(part)
-    yield "Calibration", calibration_section(part)
-    yield "Confusion matrix", confusion_section(part)
+    if "curves" in part.task.sections:
+        yield "ROC and precision-recall", curves_section(part)
+    if "calibration" in part.task.sections:
+        yield "Calibration", calibration_section(part)
+    if "confusion" in part.task.sections:
+        yield "Confusion matrix", confusion_section(part)
     if len(part.run.control):
         yield "Does place matter?", control_section(part)
     yield "Losses and lambda", training_section(part)
@@ -118,11 +120,9 @@ def cohort_section(part: CohortPart) -> Html:
         for own in [slides[slides["label"] == name]]
     ]
     rows.append(["all", f"{len(slides):,}", f"{slides['patient_id'].nunique():,}", ""])
-    kind = {"binary": "two classes", "multiclass": "several classes", "ordinal": "ordered grades"}[part.task]
-    positive = f"; {part.classes[-1]} is the positive one" if part.task == "binary" else ""
     patches = slides["patches"]
     facts = [
-        f"Task: {kind}{positive}.",
+        f"Task: {part.task.describe(part.classes)}.",
         f"Patches: {int(patches.sum()):,} in all; a slide has {int(patches.median()):,} (median), "
         f"{int(patches.min()):,} to {int(patches.max()):,}.",
         f"Features: {about.get('dim')} dimensions, encoder {about.get('encoder') or 'not stated by the files'}, "
@@ -136,7 +136,7 @@ def cohort_section(part: CohortPart) -> Html:
 
 def results_section(part: CohortPart) -> Html:
     shown = terminal_table(summary_table(part.summary, EVERYTHING), part.marks, without=CALIBRATION)
-    forest = forest_figure(part.summary, fold_areas(part.predictions, part.classes), part.styles)
+    forest = forest_figure(part.summary, fold_areas(part.predictions, part.classes, part.task.name), part.styles)
     caption = "Pooled AUC with its 95 % interval, the mean of the folds, and each test fold by itself."
     return join([shown, picture(forest, "AUC of each method with its interval", caption)])
 
@@ -155,8 +155,8 @@ def comparison_section(part: CohortPart) -> Html:
 
 
 def curves_section(part: CohortPart) -> Html:
-    binary = len(part.classes) == 2
-    banded = "each method" if binary else part.answer.best
+    single = len(part.task.curves(part.classes)) == 1  # then there is a panel for each method, else for each class
+    banded = "each method" if single else part.answer.best
     caption = (
         f"Pooled out-of-fold predictions. Band: pointwise 95 % interval of {banded} over {RESAMPLES} resamples of "
         "patients within classes. "
@@ -164,24 +164,24 @@ def curves_section(part: CohortPart) -> Html:
     if part.summary["auc_oof"].isin([0, 1]).any():
         caption += "Where the separation is perfect, resampling knows no doubt and there is no band: see the interval. "
     chance = {
-        "roc": "Dashed: chance. In brackets: DeLong's interval." if binary else "Dashed: chance.",
+        "roc": "Dashed: chance. In brackets: DeLong's interval." if single else "Dashed: chance.",
         "pr": "Dashed: the share of the class, which is chance. In brackets: the bootstrap's interval."
-        if binary
+        if single
         else "Dashed: the share of the class, which is chance.",
     }
-    behind = "Grey: the other methods. " if binary and len(part.pooled) > 1 else ""
+    behind = "Grey: the other methods. " if single and len(part.pooled) > 1 else ""
     pictures = []
     kinds: dict[Kind, str] = {"roc": "ROC curves", "pr": "Precision-recall curves"}
     for kind, name in kinds.items():
         rng = np.random.default_rng(0)
-        for some in _some(part.pooled) if binary else [part.pooled]:
+        for some in _some(part.pooled) if single else [part.pooled]:
             figure = band_figure(some, part.classes, kind, part.answer.best, part.styles, rng)
             pictures.append(picture(figure, f"{name} of {', '.join(some)}", f"{name}. {caption}{behind}{chance[kind]}"))
     return join(pictures, "\n")
 
 
 def calibration_section(part: CohortPart) -> Html:
-    of = "the positive class" if part.task == "binary" else "the most probable class"
+    of = part.task.calibration_words.subject
     caption = (
         f"Predicted probability of {of} against what was observed, in bins of equal numbers with Wilson's 95 % "
         "interval; on the dashed line probabilities mean what they say. Ticks: single cases, above those where it was "
@@ -195,12 +195,12 @@ def calibration_section(part: CohortPart) -> Html:
     ]
     parts = [table(["variant", *(FIGURES[name].replace("\n", " ") for name in shown)], rows)]
     for some in _some(part.pooled):
-        parts.append(picture(calibration_figure(some, part.task, part.styles), "Calibration", caption))
+        parts.append(picture(calibration_figure(some, part.styles), "Calibration", caption))
     return join(parts, "\n")
 
 
 def confusion_section(part: CohortPart) -> Html:
-    used = "a probability above 0.5" if len(part.classes) == 2 else "the most probable class"
+    used = part.task.decision_words
     seeds = " of the mean over seeds" if len(part.run.seeds) > 1 else ""
     caption = f"The decision is {used}{seeds}; no threshold was chosen on data. Colour: share of the true class."
     return join([picture(confusion_figure(s, part.classes), "Confusion", caption) for s in _some(part.pooled)], "\n")
@@ -212,7 +212,7 @@ def control_section(part: CohortPart) -> Html:
     intro = "The whole study again, with the patches of each slide shuffled over its places: what is lost was place."
     try:
         true, shuffled = (frame[frame["variant"].isin(both)] for frame in (part.predictions, moved))
-        control = shuffle_control(true, shuffled, part.classes)
+        control = shuffle_control(true, shuffled, part.classes, part.task.name)
     except (StudyError, ValueError) as error:  # some of its folds are not there
         return paragraphs([intro, f"It is not whole: {error}"])
     first, *lines = control_lines(control)

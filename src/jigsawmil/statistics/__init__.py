@@ -1,1 +1,30 @@
-"""Statistics of predictions as functions of arrays: metrics, intervals and curves."""
+"""Figures of merit, intervals and tests: pure functions on arrays, imported on first use."""
+
+from typing import TYPE_CHECKING
+
+from ..lazy import attach
+
+if TYPE_CHECKING:
+    from .metrics import (
+        Interval,
+        auc_of_present,
+        bootstrap_interval,
+        brier_score,
+        check_probabilities,
+        class_figures,
+        confusion_matrix,
+        delong_interval,
+        expected_calibration_error,
+        macro_auc,
+        quadratic_kappa,
+        recalibration,
+    )
+    from .paired import DelongTest, delong_test
+else:
+    __getattr__ = attach(__name__, __file__)
+
+__all__ = [
+    "DelongTest", "Interval", "auc_of_present", "bootstrap_interval", "brier_score", "check_probabilities",
+    "class_figures", "confusion_matrix", "delong_interval", "delong_test", "expected_calibration_error", "macro_auc",
+    "quadratic_kappa", "recalibration",
+]  # fmt: skip

@@ -5,8 +5,8 @@ with the class, p (case, class) probabilities. Where the data do not define a fi
 exception. Definitions, references and limits of every figure: docs/statistics.md.
 """
 
-from collections.abc import Iterable
-from typing import Literal, NamedTuple
+from collections.abc import Iterable, Sequence
+from typing import NamedTuple
 
 import numpy as np
 import pandas as pd
@@ -17,7 +17,6 @@ from scipy.stats import norm, rankdata
 
 from ..errors import StudyError
 
-Task = Literal["binary", "multiclass", "ordinal"]
 Floats = NDArray[np.float64]
 Integers = NDArray[np.int64]
 Booleans = NDArray[np.bool_]
@@ -46,35 +45,27 @@ class CalibrationPoints(NamedTuple):
     cases: Integers
 
 
-def score(y: ArrayLike, p: ArrayLike, task: Task) -> dict[str, float]:
-    """Every figure of merit of one set of predictions; `undefined` counts those that are nan.
-
-    The decision is the most probable class. Beyond binary: AUC, AUPRC and F1 are unweighted means over the classes.
-    """
-    truth, prob = _checked(y, p, task)
-    classes = prob.shape[1]
-    is_class = np.eye(classes, dtype=bool)[truth]  # (case, class)
-    decision = prob.argmax(1)
-    confusion = is_class.T.astype(float) @ np.eye(classes)[decision]  # (truth, decision)
-    columns = _columns(classes)
+def class_figures(truth: Integers, prob: Floats, decision: Integers, columns: Sequence[int]) -> dict[str, float]:
+    """AUC, AUPRC, balanced accuracy and F1; all but the accuracy are unweighted means over the classes in `columns`."""
+    confusion = confusion_matrix(truth, decision, prob.shape[1])
     hits, calls, cases = np.diag(confusion), confusion.sum(0), confusion.sum(1)
-    figures = {
+    return {
         "auc": macro_auc(truth, prob),
-        "auprc": float(np.mean([average_precision(is_class[:, c], prob[:, c]) for c in columns])),
+        "auprc": float(np.mean([average_precision(truth == c, prob[:, c]) for c in columns])),
         "balanced_accuracy": float(np.mean(_ratio(hits, cases))),
-        "f1": float(np.mean(_ratio(2 * hits, calls + cases)[columns])),
+        "f1": float(np.mean(_ratio(2 * hits, calls + cases)[list(columns)])),
     }
-    if task == "ordinal":
-        figures["quadratic_kappa"] = _quadratic_kappa(confusion)
-        figures["mae"] = _mean(np.abs(decision - truth))
-    figures["brier"] = _mean(((prob - is_class) ** 2)[:, columns].sum(1))
-    if task == "binary":
-        figures["ece"] = _expected_calibration_error(is_class[:, 1], prob[:, 1])
-        figures["calibration_slope"], figures["calibration_intercept"] = recalibration(is_class[:, 1], prob[:, 1])
-    else:
-        figures["ece"] = _expected_calibration_error(decision == truth, prob.max(1))
-    figures["undefined"] = float(sum(np.isnan(value) for value in figures.values()))
-    return figures
+
+
+def brier_score(truth: Integers, prob: Floats, columns: Sequence[int]) -> float:
+    """Mean over cases of the squared error of the probability, summed over the classes in `columns`."""
+    squared = (prob - np.eye(prob.shape[1], dtype=bool)[truth]) ** 2
+    return _mean(squared[:, list(columns)].sum(1))
+
+
+def confusion_matrix(truth: Integers, decision: Integers, classes: int) -> Floats:
+    """(truth, decision) counts."""
+    return np.eye(classes)[truth].T @ np.eye(classes)[decision]
 
 
 def auc(y: ArrayLike, s: ArrayLike) -> float:
@@ -90,6 +81,16 @@ def macro_auc(y: ArrayLike, p: ArrayLike) -> float:
     """AUC of the last of two classes, or the mean of each class against the rest; nan where a class is missing."""
     truth, prob = np.asarray(y), np.asarray(p)
     return float(np.mean([auc(truth == c, prob[:, c]) for c in _columns(prob.shape[1])]))
+
+
+def auc_of_present(y: ArrayLike, p: ArrayLike) -> float:
+    """As `macro_auc`, but over the classes that are there, by scikit-learn; nan if there is only one."""
+    from sklearn.metrics import roc_auc_score
+
+    truth, prob = np.asarray(y), np.asarray(p)
+    present = [c for c in _columns(prob.shape[1]) if 0 < (truth == c).sum() < len(truth)]
+    areas = [roc_auc_score(truth == c, prob[:, c]) for c in present]
+    return float(np.mean(areas)) if areas else float("nan")
 
 
 def average_precision(y: ArrayLike, s: ArrayLike) -> float:
@@ -275,13 +276,13 @@ def _columns(classes: int) -> list[int]:
     return [1] if classes == 2 else list(range(classes))
 
 
-def _checked(y: ArrayLike, p: ArrayLike, task: Task) -> tuple[Integers, Floats]:
+def check_probabilities(y: ArrayLike, p: ArrayLike, classes: int, task: str) -> tuple[Integers, Floats]:
+    """Class indices and probabilities of that many classes, or an error about the predictions of a task."""
     truth, prob = np.asarray(y), np.asarray(p, dtype=float)
-    classes = 2 if task == "binary" else max(2, prob.shape[-1])
     if prob.shape != (len(truth), classes) or truth.ndim != 1:
         raise StudyError(
             f"Labels of shape {truth.shape} and probabilities of shape {prob.shape} for a {task} task; expected (n,) "
-            f"and (n, {classes}), one probability a class."
+            f"and (n, {classes}), one probability per class."
         )
     bad = np.flatnonzero(~(np.abs(prob.sum(1) - 1) < 1e-3) | (prob < 0).any(1))  # nan fails the first
     if len(bad):
@@ -322,7 +323,7 @@ def _weighted_auc(positive: Booleans, s: Floats, weight: Floats) -> Floats:
     return (up * below).sum(1) / (up.sum(1) * down.sum(1))
 
 
-def _quadratic_kappa(confusion: Floats) -> float:
+def quadratic_kappa(confusion: Floats) -> float:
     cases, calls = confusion.sum(1), confusion.sum(0)
     if (cases > 0).sum() < 2:  # one grade in the truth: kappa is 0 whatever was predicted
         return float("nan")
@@ -331,7 +332,7 @@ def _quadratic_kappa(confusion: Floats) -> float:
     return float(1 - (cost * confusion).sum() * cases.sum() / (cost * np.outer(cases, calls)).sum())
 
 
-def _expected_calibration_error(hit: Booleans, p: Floats) -> float:
+def expected_calibration_error(hit: Booleans, p: Floats) -> float:
     points = calibration_points(hit, p)
     return float(_ratio(points.cases @ np.abs(points.predicted - points.observed), points.cases.sum()))
 

@@ -8,103 +8,28 @@ beyond two classes one column `probability_<class>` each. Definitions and limits
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from itertools import combinations
-from typing import NamedTuple
 
 import numpy as np
 import pandas as pd
-from numpy.typing import ArrayLike
 from pandas.api.types import is_numeric_dtype
-from scipy.stats import norm
-from scipy.stats import t as student
 
 from ..errors import StudyError
-from ..statistics.metrics import (
-    NO_VARIANCE,
-    Floats,
-    Task,
-    auc,
-    bootstrap_interval,
-    component_variance,
-    delong_interval,
-    independent_pairs,
-    macro_auc,
-    named,
-    patient_level,
-    placements,
-    score,
-)
+from ..statistics.metrics import Floats, named, patient_level
+from ..statistics.paired import corrected_t_test, holm
+from ..tasks import Task, task_of_table
 
 KEYS = ["variant", "fold", "seed", "slide_id", "patient_id", "label"]
 
 
-class DelongTest(NamedTuple):
-    difference: float
-    z: float
-    p: float
-
-
-class CorrectedTTest(NamedTuple):
-    t: float
-    p: float
-    df: int
-
-
-def delong_test(y: ArrayLike, s1: ArrayLike, s2: ArrayLike, clusters: ArrayLike | None = None) -> DelongTest:
-    """AUC of s1 minus AUC of s2 on the same cases, with DeLong's z and two-sided p (clusters: as `delong_interval`).
-
-    Equal placements of every case: p = 1. Where the variance is 0 or unknown although the AUCs differ, z is nan and p
-    is Hoeffding's distribution-free bound.
-    """
-    difference = auc(y, s1) - auc(y, s2)
-    components = placements(y, s1) - placements(y, s2)
-    variance = component_variance(y, components, clusters)
-    if np.isnan(difference):
-        return DelongTest(difference, float("nan"), float("nan"))
-    if variance > NO_VARIANCE:
-        z = difference / np.sqrt(variance)
-        return DelongTest(difference, float(z), float(2 * norm.sf(abs(z))))
-    if np.abs(components).max() < 1e-12:
-        return DelongTest(0.0, 0.0, 1.0)
-    bound = 2 * np.exp(-independent_pairs(y, clusters) * difference**2 / 2)
-    return DelongTest(difference, float("nan"), float(min(1.0, bound)))
-
-
-def corrected_t_test(differences: ArrayLike, n_train: float, n_test: float) -> CorrectedTTest:
-    """Nadeau and Bengio's corrected resampled t-test (two-sided) of the mean difference over J resamples.
-
-    t = mean / sqrt((1 / J + n_test / n_train) var), J - 1 degrees of freedom. nan with fewer than two resamples, or
-    where all differ by the same amount; p = 1 where none differs.
-    """
-    d = np.asarray(differences, dtype=float)
-    df = len(d) - 1
-    if df < 1 or n_train <= 0:
-        return CorrectedTTest(float("nan"), float("nan"), df)
-    if not d.any():
-        return CorrectedTTest(0.0, 1.0, df)
-    variance = d.var(ddof=1)
-    if not variance > NO_VARIANCE:
-        return CorrectedTTest(float("nan"), float("nan"), df)
-    t = d.mean() / np.sqrt((1 / len(d) + n_test / n_train) * variance)
-    return CorrectedTTest(float(t), float(2 * student.sf(abs(t), df)), df)
-
-
-def holm(p_values: ArrayLike) -> Floats:
-    """Holm's step-down adjusted p-values in the order given; nan stays nan and does not count as a test."""
-    p = np.asarray(p_values, dtype=float)
-    adjusted = np.full(p.shape, np.nan)
-    order = np.argsort(p)[: np.isfinite(p).sum()]  # nan sorts last
-    factor = np.arange(len(order), 0, -1)
-    adjusted[order] = np.minimum(1, np.maximum.accumulate(p[order] * factor))
-    return adjusted
-
-
-def compare_methods(predictions: pd.DataFrame, classes: Sequence[str] | None = None) -> pd.DataFrame:
+def compare_methods(
+    predictions: pd.DataFrame, classes: Sequence[str] | None = None, task: str | None = None
+) -> pd.DataFrame:
     """One row a pair of methods: AUCs, their difference (a - b), DeLong and corrected t, both Holm-adjusted.
 
     `level` says what a case is: `patient` (mean over its slides) as soon as one patient has several slides, since
     DeLong takes cases for independent; `slide` else; `slide, clustered` where a patient's slides differ in label.
     """
-    table = _table(predictions, classes)
+    table = _table(predictions, classes, task)
     _check_same_slides(table.frame)
     level = "slide"
     if table.patients_with_several:
@@ -132,7 +57,7 @@ def compare_methods(predictions: pd.DataFrame, classes: Sequence[str] | None = N
 def summarise(
     predictions: pd.DataFrame,
     classes: Sequence[str] | None = None,
-    task: Task | None = None,
+    task: str | None = None,
     *,
     resamples: int = 2000,
     seed: int = 0,
@@ -142,29 +67,27 @@ def summarise(
     Pooled means the mean probability over seeds of each slide, all folds together. `seed` draws the patient bootstrap,
     the same patients for every method. `undefined_folds` counts the runs left out of the mean for want of a class.
     """
-    table = _table(predictions, classes)
-    binary = len(table.classes) == 2
-    task = task or ("binary" if binary else "multiclass")
+    table = _table(predictions, classes, task)
     rows = []
     for method in table.methods:
         runs = table.fold_aucs(method)
         pooled = table.pooled(method)
         y, p, patients = pooled["label"].to_numpy(), table.matrix(pooled), pooled["patient_id"].to_numpy()
-        figures = score(y, p, task)
-        interval = delong_interval(y, p[:, 1], clusters=patients) if binary else (np.nan,) * 3
-        boot = bootstrap_interval(y, p, patients, np.random.default_rng(seed), resamples=resamples)
+        figures = table.task.score(y, p)
+        interval = table.task.interval(y, p, patients)
+        boot = table.task.bootstrap(y, p, patients, np.random.default_rng(seed), resamples=resamples)
         by_patient = float("nan")
         if not table.patients_of_mixed_label:
             whole = patient_level(pooled)
-            by_patient = macro_auc(whole["label"], table.matrix(whole))
+            by_patient = table.task.area(whole["label"], table.matrix(whole))
         rows.append(
             {"variant": method, "folds": runs.index.unique("fold").size, "auc_mean": runs.mean(), "auc_std": runs.std()}
-            | {"auc_oof": figures.pop("auc"), "auc_low": interval[1], "auc_high": interval[2]}
+            | {"auc_oof": figures.pop("auc"), "auc_low": interval.low, "auc_high": interval.high}
             | {"boot_low": boot.low, "boot_high": boot.high, "auc_patient": by_patient}
             | {name: value for name, value in figures.items() if name != "undefined"}
             | {"seeds": runs.index.unique("seed").size, "slides": len(y), "patients": pooled["patient_id"].nunique()}
             | {"undefined_folds": int(runs.isna().sum())}
-            | ({"positive": table.classes[-1]} if binary else {})
+            | table.task.summary(table.classes)
         )
     return pd.DataFrame(rows)
 
@@ -176,6 +99,7 @@ class _Table:
     frame: pd.DataFrame
     classes: tuple[str, ...]
     columns: tuple[str, ...]
+    task: Task
 
     @property
     def methods(self) -> list[str]:
@@ -191,8 +115,7 @@ class _Table:
 
     def matrix(self, frame: pd.DataFrame) -> Floats:
         """(row, class) probabilities."""
-        p = frame[list(self.columns)].to_numpy(dtype=float)
-        return np.hstack([1 - p, p]) if len(self.columns) == 1 else p
+        return self.task.matrix(frame, self.classes)
 
     def pooled(self, method: str) -> pd.DataFrame:
         """One row a slide, in the order of ids: mean probability over seeds."""
@@ -205,23 +128,21 @@ class _Table:
 
     def fold_aucs(self, method: str) -> pd.Series:
         """AUC of each (seed, fold)."""
-        areas = {key: macro_auc(run["label"], self.matrix(run)) for key, run in self.runs(method).items()}
+        areas = {key: self.task.area(run["label"], self.matrix(run)) for key, run in self.runs(method).items()}
         return pd.Series(areas.values(), pd.MultiIndex.from_tuples(areas, names=["seed", "fold"]), dtype=float)
 
 
 def _compare(table: _Table, a: str, b: str, clustered: bool) -> dict[str, object]:
     one, other = table.pooled(a), table.pooled(b)
     y, p, q = one["label"].to_numpy(), table.matrix(one), table.matrix(other)
-    delong = DelongTest(macro_auc(y, p) - macro_auc(y, q), float("nan"), float("nan"))
-    if p.shape[1] == 2:
-        delong = delong_test(y, p[:, 1], q[:, 1], one["patient_id"].to_numpy() if clustered else None)
+    delong = table.task.difference(y, p, q, one["patient_id"].to_numpy() if clustered else None)
     gaps, undefined, n_train, n_test = _resampled_gaps(table, a, b)
     corrected = corrected_t_test(gaps, n_train, n_test)
     return {
         "variant_a": a,
         "variant_b": b,
-        "auc_a": macro_auc(y, p),
-        "auc_b": macro_auc(y, q),
+        "auc_a": table.task.area(y, p),
+        "auc_b": table.task.area(y, q),
         "difference": delong.difference,
         "delong_z": delong.z,
         "delong_p": delong.p,
@@ -252,7 +173,7 @@ def _resampled_gaps(table: _Table, a: str, b: str) -> tuple[Floats, int, float, 
     return gaps, int(gap.isna().sum()), float(np.mean(n_train)), float(np.mean(n_test))
 
 
-def _table(predictions: pd.DataFrame, classes: Sequence[str] | None) -> _Table:
+def _table(predictions: pd.DataFrame, classes: Sequence[str] | None, task: str | None) -> _Table:
     """The table with everything checked, or an error that names the slides."""
     missing = [k for k in KEYS if k not in predictions]
     columns = [c for c in predictions if c == "probability" or str(c).startswith("probability_")]
@@ -281,7 +202,7 @@ def _table(predictions: pd.DataFrame, classes: Sequence[str] | None) -> _Table:
     _refuse(frame, twice, "are predicted more than once by one method and seed", "Keep one prediction of each.")
     told = frame.groupby("slide_id")[["label", "patient_id"]].transform("nunique")
     _refuse(frame, (told > 1).any(axis=1), "have differing labels or patients between rows", "Correct the table.")
-    return _Table(frame=frame.assign(**p), classes=names, columns=tuple(columns))
+    return _Table(frame=frame.assign(**p), classes=names, columns=tuple(columns), task=task_of_table(columns, task))
 
 
 def _class_names(labels: pd.Series, columns: list[str], classes: Sequence[str] | None) -> tuple[str, ...]:

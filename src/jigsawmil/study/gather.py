@@ -100,7 +100,7 @@ def _write_tables(
         complete = table[table["variant"].isin(whole(jobs, name))]
         if len(complete):
             summaries.append(summarise(complete, cohort.classes, cohort.task).assign(cohort=name))
-            pairs = compare_methods(complete, cohort.classes).assign(cohort=name)
+            pairs = compare_methods(complete, cohort.classes, cohort.task).assign(cohort=name)
             if mine[0].settings.level == "patient":  # a row a patient already: none has several
                 pairs["level"] = "patient"
             comparisons.append(pairs)

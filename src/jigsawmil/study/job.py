@@ -19,10 +19,11 @@ from ..errors import LabelError, StudyError
 from ..files import new_folder, remove, sweep
 from ..graph import GraphConfig
 from ..nn.model import Model
+from ..tasks import get_task
 from ..train.checkpoint import CARD, WEIGHTS, origin, save_model, write_json
 from ..train.feed import Feed
 from ..train.fit import Epoch
-from ..train.fold import fit_split, make_card, named_probabilities
+from ..train.fold import fit_split, make_card
 from ..train.infer import run_model
 from ..train.settings import Settings
 
@@ -128,6 +129,7 @@ def predict_table(
 ) -> tuple[pd.DataFrame, dict[str, np.ndarray]]:
     """One row per bag with its class probabilities; attention of every slide by its id, coordinates by `id/coords`."""
     cohort = feed.cohort
+    task = get_task(cohort.task)
     rows: list[dict[str, Any]] = []
     attention: dict[str, np.ndarray] = {}
     coords: dict[str, np.ndarray] = {}
@@ -135,7 +137,7 @@ def predict_table(
     for bag, seen in zip(bags, found, strict=True):
         first = cohort.slides[feed.members[bag][0]]
         row = {"slide_id": seen.name, "patient_id": first.patient_id, "label": cohort.classes[first.label]}
-        rows.append({**row, **named_probabilities(seen.probabilities, cohort.classes)})
+        rows.append({**row, **task.row(seen.probabilities, cohort.classes)})
         attention |= zip(seen.batch.slide_ids, seen.attention, strict=True)
         coords |= {f"{slide}/coords": values for slide, values in zip(seen.batch.slide_ids, seen.coords, strict=True)}
     return pd.DataFrame(rows), attention | coords

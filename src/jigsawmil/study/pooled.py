@@ -7,7 +7,8 @@ import numpy as np
 import pandas as pd
 
 from ..errors import StudyError
-from ..statistics.metrics import Floats, Integers, macro_auc, named
+from ..statistics.metrics import Floats, Integers, named
+from ..tasks import Task, task_of_table
 
 
 @dataclass(frozen=True, eq=False)
@@ -21,14 +22,15 @@ class Pooled:
     patients: list[str]
     truth: Integers  # (case,) index of the class
     probability: Floats  # (case, class)
+    task: Task
 
     @property
     def decision(self) -> Integers:
-        """(case,) the most probable class."""
-        return self.probability.argmax(1)
+        """(case,) index of the class that is called."""
+        return self.task.decision(self.probability)
 
 
-def pool(predictions: pd.DataFrame, classes: Sequence[str]) -> dict[str, Pooled]:
+def pool(predictions: pd.DataFrame, classes: Sequence[str], task: str | None = None) -> dict[str, Pooled]:
     """method -> its pooled predictions, methods in order of appearance."""
     if predictions.empty:
         raise StudyError("The table of predictions has no rows; expected one a method, seed and slide. Run the study.")
@@ -37,28 +39,29 @@ def pool(predictions: pd.DataFrame, classes: Sequence[str]) -> dict[str, Pooled]
     labels = predictions["label"].astype(str)
     if unknown := sorted(set(labels) - set(names)):
         raise StudyError(f"Labels {named(unknown)} are none of the classes {named(names)}. Name every class.")
-    columns = ["probability"] if "probability" in predictions else [f"probability_{name}" for name in names]
+    found = task_of_table(predictions, task)
+    columns = list(found.columns_in(predictions, names))
     if missing := [c for c in columns if c not in predictions]:
         raise StudyError(f"No column {', '.join(missing)} in the table of predictions; expected one for each class.")
     pooled = {}
     for method, rows in predictions.groupby(predictions["variant"].astype(str), sort=False):
         slides = rows.groupby("slide_id")
-        p = slides[columns].mean().to_numpy(dtype=float)
         pooled[str(method)] = Pooled(
             cases=[str(case) for case in slides.groups],
             patients=slides["patient_id"].first().astype(str).tolist(),
             truth=slides["label"].first().astype(str).map(names.index).to_numpy(dtype=np.int64),
-            probability=np.hstack([1 - p, p]) if columns == ["probability"] else p,
+            probability=found.matrix(slides[columns].mean(), names),
+            task=found,
         )
     return pooled
 
 
-def fold_areas(predictions: pd.DataFrame, classes: Sequence[str]) -> pd.DataFrame:
+def fold_areas(predictions: pd.DataFrame, classes: Sequence[str], task: str | None = None) -> pd.DataFrame:
     """`method,seed,fold,auc` of every test fold; nan where it lacks a class."""
     rows = []
     for (method, seed, fold), part in predictions.groupby(["variant", "seed", "fold"], sort=False):
-        (one,) = pool(part, classes).values()
-        rows.append({"variant": method, "seed": seed, "fold": fold, "auc": macro_auc(one.truth, one.probability)})
+        (one,) = pool(part, classes, task).values()
+        rows.append({"variant": method, "seed": seed, "fold": fold, "auc": one.task.area(one.truth, one.probability)})
     return pd.DataFrame(rows)
 
 

@@ -9,12 +9,12 @@ from pathlib import Path
 
 import numpy as np
 import torch
-from sklearn.metrics import roc_auc_score
 from torch import Tensor
 
 from ..errors import ConfigError
 from ..nn.batch import Batch
 from ..nn.model import Model
+from ..tasks import get_task
 from .checkpoint import load_state, save_state
 from .config import TrainConfig
 from .devices import autocast, pick_device
@@ -172,22 +172,13 @@ def _stream(feed: Feed, steps: Sequence[Sequence[int]]) -> Iterator[Batch | None
 def evaluate(
     model: Model, feed: Feed, bags: Sequence[int], config: TrainConfig, team: Team = ALONE
 ) -> tuple[float, float]:
-    """Log loss and macro AUC on some bags, in evaluation mode."""
+    """Loss and score (of classes: log loss and AUC) on some bags, in evaluation mode."""
     items = feed.prepared(team.share(bags))
     own = [seen.probabilities for seen in run_model(model, items, device=config.device, precision=config.precision)]
     rows = torch.from_numpy(np.stack(own)) if own else torch.zeros(0, model.config.classes, dtype=torch.float64)
     probabilities = team.gather(rows.to(pick_device(config.device)), team.span(len(bags))[0], len(bags)).cpu().numpy()
     labels = feed.labels[list(bags)].numpy()
-    loss = -np.log(np.clip(probabilities[np.arange(len(labels)), labels], 1e-7, None)).mean()
-    return float(loss), macro_auc(labels, probabilities)
-
-
-def macro_auc(labels: np.ndarray, probabilities: np.ndarray) -> float:
-    """One-versus-rest AUC averaged over the classes present; nan where there is only one."""
-    columns = [1] if probabilities.shape[1] == 2 else range(probabilities.shape[1])
-    present = [c for c in columns if 0 < (labels == c).sum() < len(labels)]
-    scores = [roc_auc_score(labels == c, probabilities[:, c]) for c in present]
-    return float(np.mean(scores)) if scores else math.nan
+    return get_task(model.config.task).validation(labels, probabilities)
 
 
 def class_weights(labels: Tensor, classes: int) -> Tensor:

@@ -63,12 +63,5 @@ def make_card(feed: Feed, model: Model, settings: Settings, seed: int, progress:
     )
 
 
-def named_probabilities(p: np.ndarray, classes: tuple[str, ...]) -> dict[str, float]:
-    """`probability` of the positive class where there are two, one column a class beyond."""
-    if len(classes) == 2:
-        return {"probability": float(p[1])}
-    return {f"probability_{name}": float(value) for name, value in zip(classes, p, strict=True)}
-
-
 def _mix(seed: int, fold: int) -> int:
     return int(np.random.SeedSequence([seed, fold]).generate_state(1, np.uint32)[0])

@@ -8,25 +8,23 @@ from matplotlib.figure import Figure
 from scipy.stats import binomtest
 
 from ...drawing import GREY, Styles
-from ...statistics.metrics import Integers, Task, calibration_points, score
+from ...statistics.metrics import Integers, calibration_points
 from ...study.pooled import Pooled
 from .panels import TITLE, at_bottom, at_left, panels
 
 ROOMY = 4  # classes up to which a cell has room for its share too
 
 
-def calibration_figure(pooled: Mapping[str, Pooled], task: Task, styles: Styles) -> Figure:
-    """Observed share against predicted probability, a panel a method; bars are Wilson's 95 % interval of a bin.
+def calibration_figure(pooled: Mapping[str, Pooled], styles: Styles) -> Figure:
+    """Observed share against predicted probability, one panel per method; bars are Wilson's 95 % interval of a bin.
 
-    Two classes: of the positive one. More: of the most probable class, whether it was right. Ticks at the upper and
-    lower edge are the cases where it was so, and where not.
+    Whose probability it is, is up to the task. Ticks at the upper edge are the cases where it happened, those at the
+    lower edge the others.
     """
     figure, axes = panels(len(pooled), height=3.0)
     for i, (ax, (method, one)) in enumerate(zip(axes, pooled.items(), strict=True)):
         colour, _ = styles[method]
-        binary = task == "binary"
-        hit = one.truth == 1 if binary else one.decision == one.truth
-        p = one.probability[:, 1] if binary else one.probability.max(1)
+        hit, p = one.task.calibration(one.truth, one.probability)
         points = calibration_points(hit, p)
         hits = np.rint(points.observed * points.cases).astype(int)
         tests = [binomtest(k, n) for k, n in zip(hits.tolist(), points.cases.tolist(), strict=True)]
@@ -36,13 +34,12 @@ def calibration_figure(pooled: Mapping[str, Pooled], task: Task, styles: Styles)
         ax.plot(points.predicted, points.observed, "o-", color=colour, markersize=4.5, linewidth=1.2)
         for cases, height in ((p[hit], 1.04), (p[~hit], -0.04)):
             ax.plot(cases, np.full(len(cases), height), "|", color="0.25", markersize=5, markeredgewidth=0.5, alpha=0.5)
-        figures = score(one.truth, one.probability, task)
+        figures = one.task.score(one.truth, one.probability)
         stated = f"Brier {figures['brier']:.3f}, ECE {figures['ece']:.3f}"
         ax.set(title=f"{fill(method, TITLE)}\n{stated}", xlim=(-0.02, 1.02), ylim=(-0.09, 1.09), aspect="equal")
         ax.set(xticks=(0, 0.5, 1), yticks=(0, 0.5, 1))
-        what = "of the positive class" if binary else "of the likeliest class"
-        ax.set_xlabel(f"probability {what}" if at_bottom(i, len(axes)) else "")
-        ax.set_ylabel(("observed share" if binary else "share that was right") if at_left(i) else "")
+        ax.set_xlabel(one.task.calibration_words.x if at_bottom(i, len(axes)) else "")
+        ax.set_ylabel(one.task.calibration_words.y if at_left(i) else "")
     return figure
 
 

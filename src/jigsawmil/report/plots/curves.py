@@ -20,21 +20,20 @@ from .panels import TITLE, at_bottom, at_left, panels
 AXES = {"roc": ("false positive rate", "true positive rate"), "pr": ("recall", "precision")}
 
 
-def roc_plot(predictions: pd.DataFrame, classes: Sequence[str], path: str | Path) -> None:
-    """Pooled out-of-fold ROC curves, one a method; beyond two classes one panel a class against the rest."""
+def roc_plot(predictions: pd.DataFrame, classes: Sequence[str], path: str | Path, task: str | None = None) -> None:
+    """Pooled out-of-fold ROC curves, one per method, with one panel per class that the task has a curve of."""
     with own_style():
-        save(roc_figure(predictions, classes), Path(path))
+        save(roc_figure(predictions, classes, task), Path(path))
 
 
-def roc_figure(predictions: pd.DataFrame, classes: Sequence[str]) -> Figure:
-    pooled = pool(predictions, classes)
+def roc_figure(predictions: pd.DataFrame, classes: Sequence[str], task: str | None = None) -> Figure:
+    pooled = pool(predictions, classes, task)
     styles = method_styles(pooled)
     slides = {method: len(one.cases) for method, one in pooled.items()}
     most = max(slides.values())  # a method some of whose folds failed has fewer
     shown = {m: m if slides[m] == most else f"{m} ({slides[m]} of {most} slides)" for m in styles}
     longest = max(map(len, shown.values()))
-    titles = {i: f"{name} against the rest" for i, name in enumerate(classes)}
-    titles = titles if len(classes) > 2 else {1: f"positive class {classes[-1]}"}
+    titles = curves_of(pooled, classes)
     columns = min(3, len(titles))
     rows = ceil(len(titles) / columns)
     # a legend of that many characters in a monospaced font of 8 points, below the curves that it would hide
@@ -68,6 +67,11 @@ def roc_figure(predictions: pd.DataFrame, classes: Sequence[str]) -> Figure:
     return figure
 
 
+def curves_of(pooled: Mapping[str, Pooled], classes: Sequence[str]) -> dict[int, str]:
+    """Index of each class with a curve of its own -> title, as the task has them."""
+    return next(iter(pooled.values())).task.curves(classes)
+
+
 def band_figure(
     pooled: Mapping[str, Pooled],
     classes: Sequence[str],
@@ -78,27 +82,29 @@ def band_figure(
 ) -> Figure:
     """ROC or precision-recall curves with pointwise 95 % bands over resampled patients.
 
-    Two classes: a panel a method with its band, the other methods in grey behind it. More: a panel a class against the
-    rest with the curves of all methods and the band of the best.
+    If the task has one curve: one panel per method with its band, the other methods in grey behind it. Else one panel
+    per curve with those of all methods and the band of the best.
     """
-    if len(classes) == 2:
+    curves = curves_of(pooled, classes)
+    if len(curves) == 1:
+        (index,) = curves
         figure, axes = panels(len(pooled), height=2.95)
         for i, (ax, method) in enumerate(zip(axes, pooled, strict=True)):
             for other in pooled:
-                _line(ax, pooled[other], 1, kind, "0.82", "-", 0.9)
-            shade = _band(ax, pooled[method], 1, kind, styles[method][0], rng)
-            _line(ax, pooled[method], 1, kind, styles[method][0], "-", 1.8)
-            ax.set_title(f"{fill(method, TITLE)}\n{_area(pooled[method], kind, shade)}")
-            _frame(ax, i, len(axes), kind, chance=float((pooled[method].truth == 1).mean()))
+                _line(ax, pooled[other], index, kind, "0.82", "-", 0.9)
+            shade = _band(ax, pooled[method], index, kind, styles[method][0], rng)
+            _line(ax, pooled[method], index, kind, styles[method][0], "-", 1.8)
+            ax.set_title(f"{fill(method, TITLE)}\n{_area(pooled[method], index, kind, shade)}")
+            _frame(ax, i, len(axes), kind, chance=float((pooled[method].truth == index).mean()))
         return figure
     one = pooled[best]
-    figure, axes = panels(len(classes), height=2.75, legend=0.2 * ceil(len(pooled) / 3) + 0.1)
-    for i, (ax, name) in enumerate(zip(axes, classes, strict=True)):
+    figure, axes = panels(len(curves), height=2.75, legend=0.2 * ceil(len(pooled) / 3) + 0.1)
+    for i, (ax, (index, title)) in enumerate(zip(axes, curves.items(), strict=True)):
         for method in pooled:
-            _line(ax, pooled[method], i, kind, *styles[method], 1.8 if method == best else 1.0)
-        _band(ax, one, i, kind, styles[best][0], rng)
-        ax.set_title(fill(f"{name} against the rest", TITLE))
-        _frame(ax, i, len(axes), kind, chance=float((one.truth == i).mean()))
+            _line(ax, pooled[method], index, kind, *styles[method], 1.8 if method == best else 1.0)
+        _band(ax, one, index, kind, styles[best][0], rng)
+        ax.set_title(fill(title, TITLE))
+        _frame(ax, i, len(axes), kind, chance=float((one.truth == index).mean()))
     handles = [Line2D([], [], color=c, linestyle=d, linewidth=2, label=m) for m in pooled for c, d in (styles[m],)]
     figure.legend(handles=handles, loc="outside lower center", ncols=min(3, len(handles)))
     return figure
@@ -121,8 +127,8 @@ def _band(ax: Axes, one: Pooled, index: int, kind: Kind, colour: str, rng: np.ra
     return shade
 
 
-def _area(one: Pooled, kind: Kind, shade: Band | None) -> str:
-    positive, p = one.truth == 1, one.probability[:, 1]
+def _area(one: Pooled, index: int, kind: Kind, shade: Band | None) -> str:
+    positive, p = one.truth == index, one.probability[:, index]
     if shade is None:
         return "a class is missing"
     if kind == "roc":

@@ -1,11 +1,31 @@
 """Heads f: a bag's vector to logits, and what they mean as probability and as loss."""
 
+from abc import ABC, abstractmethod
+
 import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
 
-class BinaryHead(nn.Module):
+class Head(nn.Module, ABC):
+    """Linear in z up to constants: the share of a patch in a logit is its share of z times `linear.weight`."""
+
+    linear: nn.Linear
+
+    @abstractmethod
+    def forward(self, z: Tensor) -> Tensor:
+        """(bag, width) to (bag, logit)."""
+
+    @abstractmethod
+    def probabilities(self, logits: Tensor) -> Tensor:
+        """(bag, class)."""
+
+    @abstractmethod
+    def loss(self, logits: Tensor, labels: Tensor) -> Tensor:
+        """(bag,). labels: the target values of the task."""
+
+
+class BinaryHead(Head):
     """Logistic regression: one logit, the log-odds of class 1."""
 
     def __init__(self, hidden: int, classes: int) -> None:
@@ -23,8 +43,8 @@ class BinaryHead(nn.Module):
         return F.binary_cross_entropy_with_logits(logits[:, 0], labels.to(logits.dtype), reduction="none")
 
 
-class MulticlassHead(nn.Module):
-    """Softmax regression: a logit a class."""
+class MulticlassHead(Head):
+    """Softmax regression: one logit per class."""
 
     def __init__(self, hidden: int, classes: int) -> None:
         super().__init__()
@@ -40,7 +60,7 @@ class MulticlassHead(nn.Module):
         return F.cross_entropy(logits, labels, reduction="none")
 
 
-class OrdinalHead(nn.Module):
+class OrdinalHead(Head):
     """Proportional odds: logit_c = log-odds of a grade above c, one direction with falling thresholds."""
 
     def __init__(self, hidden: int, classes: int) -> None:
@@ -61,7 +81,3 @@ class OrdinalHead(nn.Module):
         """Sum of the binary losses "above c?": the log-likelihood of the cumulative answers."""
         above = labels[:, None] > torch.arange(logits.shape[1], device=logits.device)
         return F.binary_cross_entropy_with_logits(logits, above.to(logits.dtype), reduction="none").sum(dim=1)
-
-
-Head = BinaryHead | MulticlassHead | OrdinalHead
-HEADS: dict[str, type[Head]] = {"binary": BinaryHead, "multiclass": MulticlassHead, "ordinal": OrdinalHead}

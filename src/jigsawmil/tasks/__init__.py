@@ -1,0 +1,61 @@
+"""What a model is asked to predict: one file per task, found by its name in `TASKS`.
+
+from jigsawmil.tasks import BinaryTask, register_task
+
+class FocalTask(BinaryTask):
+    name = "focal"
+    def head(self, width, classes): ...
+
+register_task(FocalTask())      # Cohort.read(..., task="focal"), --task focal, `task = "focal"` in a study file
+"""
+
+from collections.abc import Iterable
+
+from ..config import choose, require
+from ..errors import ConfigError
+from .binary import BinaryTask
+from .classes import ClassTask, sort_classes
+from .multiclass import MulticlassTask
+from .ordinal import OrdinalTask
+from .task import Targets, Task
+
+__all__ = [
+    "TASKS", "BinaryTask", "ClassTask", "MulticlassTask", "OrdinalTask", "Targets", "Task", "choose_task", "get_task",
+    "register_task", "sort_classes", "task_of_table",
+]  # fmt: skip
+
+BINARY, MULTICLASS, ORDINAL = BinaryTask(), MulticlassTask(), OrdinalTask()
+TASKS: dict[str, Task] = {task.name: task for task in (BINARY, MULTICLASS, ORDINAL)}
+
+
+def register_task(task: Task) -> None:
+    """Make a task known under its name in this process; `del TASKS[name]` takes it back."""
+    require("task", task.name, task.name not in TASKS, f"a name that is not one of {', '.join(TASKS)}")
+    TASKS[task.name] = task
+
+
+def get_task(name: str) -> Task:
+    """The task of that name; a ConfigError lists the known ones."""
+    choose("task", name, TASKS)
+    return TASKS[name]
+
+
+def choose_task(labels: Iterable[str], task: str | None = None, ordinal: bool = False) -> Task:
+    """The task that is asked for by name, or that the labels make: two classes are binary, more are multiclass.
+
+    ordinal: short for task="ordinal".
+    """
+    if ordinal and task not in (None, ORDINAL.name):
+        raise ConfigError(f"task: found {task!r} and ordinal; expected one of the two. Leave ordinal out.")
+    if task is not None:
+        return get_task(task)
+    if ordinal:
+        return ORDINAL
+    return BINARY if len(set(labels)) == 2 else MULTICLASS
+
+
+def task_of_table(columns: Iterable[str], task: str | None = None) -> Task:
+    """The task of a table of predictions: by name, or as its columns have it (binary or multiclass)."""
+    if task is not None:
+        return get_task(task)
+    return BINARY if sum(str(name).startswith("probability") for name in columns) <= 2 else MULTICLASS

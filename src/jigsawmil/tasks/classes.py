@@ -1,0 +1,164 @@
+"""Tasks that predict one class of several: what they have in common."""
+
+from __future__ import annotations
+
+import difflib
+import re
+from collections import defaultdict
+from collections.abc import Iterable, Iterator, Sequence
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+from numpy.typing import ArrayLike
+
+from .. import statistics
+from ..config import require
+from ..errors import LabelError
+from .task import Calibration, CalibrationWords, Floats, Integers, LabelProblem, Targets, Task
+
+if TYPE_CHECKING:
+    import pandas as pd
+
+    from ..statistics.metrics import Interval
+    from ..statistics.paired import DelongTest
+
+MANY = 10  # classes, above which a column may be no column of classes
+NOT_DEFINED = float("nan")
+
+
+def sort_classes(names: Iterable[str]) -> list[str]:
+    """By value where all are numbers ("2" before "10"), by name otherwise."""
+    try:
+        return sorted(names, key=float)
+    except ValueError:
+        return sorted(names)
+
+
+class ClassTask(Task):
+    """Each class against the rest, without an order. fewest, most: numbers of classes."""
+
+    fewest: int = 2
+    most: int | None = None
+
+    # Labels
+
+    def targets(self, labels: Sequence[str], positive: str | None = None) -> Targets:
+        classes = self.order(sort_classes(set(labels)), positive)
+        number = {name: index for index, name in enumerate(classes)}
+        return Targets(tuple(classes), np.array([number[label] for label in labels], dtype=np.int64))
+
+    def order(self, classes: list[str], positive: str | None) -> list[str]:
+        """Sorted classes in the order of the head; a LabelError if they do not fit the task."""
+        if positive is not None:
+            self.check_positive(classes, positive)
+            raise LabelError(
+                f"positive={positive!r} needs two classes; found {quoted(classes)}. "
+                "Leave positive out, or make two classes of them."
+            )
+        return classes
+
+    def check_positive(self, classes: Sequence[str], positive: str) -> None:
+        if positive not in classes:
+            near = difflib.get_close_matches(positive, classes, n=1, cutoff=0.5)
+            hint = f" Did you mean {near[0]!r}?" if near else ""
+            raise LabelError(f"positive={positive!r} is not a label. Found {quoted(classes)}.{hint}")
+
+    def label_problems(self, slides: Sequence[tuple[str, str]]) -> Iterator[LabelProblem]:
+        patients_of: dict[str, set[str]] = defaultdict(set)
+        for patient_id, label in slides:
+            patients_of[label].add(patient_id)
+        names = sort_classes(patients_of)
+        if len(names) == 1:
+            text, remedy = f"All slides are {names[0]!r}", "Two classes are needed: is it the right column?"
+            yield LabelProblem("one-class", text, remedy)
+        fractions = any(re.fullmatch(r"[+-]?\d*\.\d+", name) for name in names)
+        if len(names) > MANY and (fractions or 2 * len(names) > len(slides)):
+            text = f"{len(names)} different labels on {len(slides)} slides: a measurement, or names, but no classes"
+            yield LabelProblem("not-classes", text, "Name another column, or make classes of it first.", tuple(names))
+        elif len(names) > 1 and (single := tuple(name for name in names if len(patients_of[name]) == 1)):
+            text = f"{len(single)} label{'s' * (len(single) > 1)} with one patient only"
+            yield LabelProblem("single-member", text, "Nothing can be learned and tested with one.", single)
+
+    # Model
+
+    def check_classes(self, number: int) -> None:
+        fits = self.fewest <= number <= (self.most or number)
+        exact = self.most == self.fewest
+        require("classes", number, fits, str(self.most) if exact else f"at least {self.fewest} for {self.name}")
+
+    def validation(self, y: Integers, p: Floats) -> tuple[float, float]:
+        """Log loss, and the AUC over the classes that are there: a validation set may lack one."""
+        loss = -np.log(np.clip(p[np.arange(len(y)), y], 1e-7, None)).mean()
+        return float(loss), statistics.auc_of_present(y, p)
+
+    # Predictions
+
+    def columns(self, classes: Sequence[str]) -> tuple[str, ...]:
+        return tuple(f"probability_{name}" for name in classes)
+
+    def row(self, p: ArrayLike, classes: Sequence[str]) -> dict[str, float]:
+        return dict(zip(self.columns(classes), map(float, np.asarray(p)), strict=True))
+
+    def matrix(self, frame: pd.DataFrame, classes: Sequence[str]) -> Floats:
+        return frame[list(self.columns(classes))].to_numpy(dtype=float)
+
+    def column_words(self, column: str, classes: Sequence[str]) -> str:
+        return column
+
+    # Figures
+
+    def judged(self, number: int) -> list[int]:
+        """The classes over which AUC, AUPRC, F1 and Brier score are taken."""
+        return list(range(number))
+
+    def area(self, y: ArrayLike, p: ArrayLike) -> float:
+        return statistics.macro_auc(y, p)
+
+    def score(self, y: ArrayLike, p: ArrayLike) -> dict[str, float]:
+        """The decision is the most probable class; figures of classes are unweighted means over those judged."""
+        number = max(2, np.shape(p)[-1])
+        truth, prob = statistics.check_probabilities(y, p, min(number, self.most or number), self.name)
+        figures = self.figures(truth, prob)
+        return figures | {"undefined": float(sum(np.isnan(value) for value in figures.values()))}
+
+    def figures(self, y: Integers, p: Floats) -> dict[str, float]:
+        columns = self.judged(p.shape[1])
+        figures = statistics.class_figures(y, p, self.decision(p), columns) | self.further_figures(y, p)
+        hit, probability = self.calibration(y, p)
+        figures["brier"] = statistics.brier_score(y, p, columns)
+        figures["ece"] = statistics.expected_calibration_error(hit, probability)
+        return figures
+
+    def further_figures(self, y: Integers, p: Floats) -> dict[str, float]:
+        return {}
+
+    def interval(self, y: Integers, p: Floats, patients: ArrayLike) -> Interval:
+        return statistics.Interval(NOT_DEFINED, NOT_DEFINED, NOT_DEFINED)
+
+    def bootstrap(
+        self, y: Integers, p: Floats, patients: ArrayLike, rng: np.random.Generator, *, resamples: int
+    ) -> Interval:
+        return statistics.bootstrap_interval(y, p, patients, rng, resamples=resamples)
+
+    def difference(self, y: Integers, p: Floats, q: Floats, clusters: ArrayLike | None = None) -> DelongTest:
+        return statistics.DelongTest(self.area(y, p) - self.area(y, q), NOT_DEFINED, NOT_DEFINED)
+
+    # Report
+
+    def curves(self, classes: Sequence[str]) -> dict[int, str]:
+        return {index: f"{name} against the rest" for index, name in enumerate(classes)}
+
+    def calibration(self, y: Integers, p: Floats) -> Calibration:
+        return Calibration(self.decision(p) == y, p.max(1))
+
+    calibration_words = CalibrationWords(
+        "the most probable class", "probability of the likeliest class", "share that was right"
+    )
+    decision_words = "the most probable class"
+
+    def options(self, classes: Sequence[str]) -> dict[str, Any]:
+        return {}
+
+
+def quoted(names: Iterable[str]) -> str:
+    return ", ".join(map(repr, names))
