@@ -3,7 +3,6 @@
 import hashlib
 import json
 from collections.abc import Sequence
-from dataclasses import asdict
 from functools import lru_cache
 from io import StringIO
 from pathlib import Path
@@ -42,12 +41,12 @@ class Bench:
 
     def fit(self, settings: Settings, fold: Fold, seed: int, number: int, shuffle: int | None = None) -> pd.DataFrame:
         """Test predictions, a row a bag: slide_id, patient_id, label, probability."""
-        own = {key: value for key, value in asdict(settings).items() if key not in IDLE}
+        own = {key: value for key, value in settings.flat().items() if key not in IDLE}
         about = [self.name, own, fold.train, fold.test, seed, number, shuffle]
         path = self.folder / f"{hashlib.sha256(json.dumps(about).encode()).hexdigest()[:20]}.csv"
         if not path.exists():
-            graph = settings.graph_config() if settings.needs_graph else None
-            feed = self.feed(graph, settings.grid, settings.level, shuffle)
+            graph = settings.graph if settings.needs_graph else None
+            feed = self.feed(graph, settings.model.grid, settings.level, shuffle)
             model, _ = fit_split(feed, fold, settings, seed, number)
             table, _ = predict_table(model, feed, feed.bags_of(fold.test), settings)
             write(path, table.to_csv(index=False))

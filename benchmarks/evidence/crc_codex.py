@@ -15,7 +15,7 @@ import argparse
 import json
 import time
 from collections.abc import Callable, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -133,7 +133,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
     for line in summary:
         name = line["name"]
         line["how"] = known[name].how if name in known else "reference"
-        line["candidates"] = {c: asdict(s) for c, s in known[name].candidates.items()} if name in known else {}
+        line["candidates"] = {c: s.flat() for c, s in known[name].candidates.items()} if name in known else {}
     versus = compare(found, cohort.classes)
     table = markdown(summary, versus, phantoms)
     print("\n" + table)

@@ -26,10 +26,11 @@ from jigsawmil.errors import StudyError
 from jigsawmil.statistics.metrics import auc
 from jigsawmil.study.executors import Event, run_local
 from jigsawmil.study.job import CohortSpec, Job, fingerprint
-from jigsawmil.study.study import make_settings, refuse_other_settings
+from jigsawmil.study.study import refuse_other_settings
 from jigsawmil.synthetic.phantom import phantom_slides, write_phantom
 from jigsawmil.synthetic.phantom_spec import CLASSES, PhantomSpec
 from jigsawmil.train.checkpoint import origin
+from jigsawmil.train.settings import Settings
 
 from .. import ROOT, write
 
@@ -134,8 +135,8 @@ def holdout_jobs(cell: Cell, work: Path) -> list[Job]:
     if cell.train + cell.test > len(ids):
         raise StudyError(f"{cell.name}: {len(ids)} slides; expected at least {cell.train} + {cell.test}. Raise slides.")
     plain = {name: {k: v for k, v in values.items() if k != "train"} for name, values in cell.variants.items()}
-    settings = {name: make_settings(values, name) for name, values in plain.items()}
-    graphs = [chosen.graph_config() for chosen in settings.values() if chosen.needs_graph]
+    settings = {name: Settings.from_flat(values, name) for name, values in plain.items()}
+    graphs = [chosen.graph for chosen in settings.values() if chosen.needs_graph]
     return [
         Job(
             cohort=cell.name,
@@ -143,7 +144,7 @@ def holdout_jobs(cell: Cell, work: Path) -> list[Job]:
             fingerprint=fingerprint(cohort),
             variant=name,
             settings=chosen,
-            graph=chosen.graph_config() if chosen.needs_graph else (graphs or [None])[0],  # slides are prepared once
+            graph=chosen.graph if chosen.needs_graph else (graphs or [None])[0],  # slides are prepared once
             fold=0,
             split=Fold(train=ids[: cell.variants[name].get("train", cell.train)], val=(), test=ids[-cell.test :]),
             seed=cell.spec.seed,

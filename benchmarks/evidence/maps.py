@@ -34,10 +34,11 @@ from jigsawmil.maps.qupath import write_geojson
 from jigsawmil.nn.model import build_model
 from jigsawmil.study.cases import case_maps, cases
 from jigsawmil.study.run_folder import open_run
-from jigsawmil.study.study import Study, cohort_spec, make_settings, run_study
+from jigsawmil.study.study import Study, cohort_spec, run_study
 from jigsawmil.synthetic.phantom import Phantom, make_phantom, write_phantom
 from jigsawmil.synthetic.phantom_slide import PhantomSlide
 from jigsawmil.train.checkpoint import ModelCard
+from jigsawmil.train.settings import Settings
 
 from .. import RESULTS, provenance, write
 from ..speed.contenders import tissue_slide
@@ -83,7 +84,7 @@ def judge(phantom: Phantom, folder: Path) -> list[dict[str, Any]]:
     cohort = write_phantom(phantom, folder / "cohort")
     study = Study(
         cohorts={kind: cohort_spec({"labels": cohort / "labels.csv", "features": cohort / "features"})},
-        variants={name: make_settings({**SHARED, **own}) for name, own in variants.items()},
+        variants={name: Settings.from_flat({**SHARED, **own}) for name, own in variants.items()},
     )
     print(f"{kind}: {len(phantom.slides)} slides, {', '.join(variants)} ...", flush=True)
     summary = run_study(study, folder / "run").summary.set_index("variant")

@@ -21,9 +21,10 @@ from rich.console import Console
 
 from jigsawmil.cli.progress import StudyProgress
 from jigsawmil.nn.model import METHODS
-from jigsawmil.study.study import Study, cohort_spec, make_settings, run_study
+from jigsawmil.study.study import Study, cohort_spec, run_study
 from jigsawmil.synthetic.phantom import phantom_slides, write_phantom
 from jigsawmil.synthetic.phantom_spec import phantom_spec
+from jigsawmil.train.settings import Settings
 
 from .. import RESULTS, provenance, write
 from .holdout import WORK
@@ -70,7 +71,7 @@ def make_study(work: Path) -> Study:
     sources[PERMUTED] = {"labels": permuted, "features": first["features"]}
     return Study(
         cohorts={name: cohort_spec(source) for name, source in sources.items()},
-        variants={name: make_settings({"method": name}) for name in METHODS},
+        variants={name: Settings.from_flat({"method": name}) for name in METHODS},
     )
 
 

@@ -25,8 +25,9 @@ import torch
 from jigsawmil.cluster.studies import run_on_ray
 from jigsawmil.study.executors import Event, run_local
 from jigsawmil.study.job import Job
-from jigsawmil.study.study import Study, cohort_spec, make_settings, plan
+from jigsawmil.study.study import Study, cohort_spec, plan
 from jigsawmil.synthetic.phantom import make_phantom, write_phantom
+from jigsawmil.train.settings import Settings
 
 from .. import RESULTS, ROOT, paragraph, placed, provenance, where, write
 
@@ -108,7 +109,9 @@ def _each(values: Sequence[float], digits: int) -> str:
 def study_of(cohort: Path, seeds: int, **options: Any) -> Study:
     """Six jobs a seed: two methods, three folds."""
     source = cohort_spec({"labels": cohort / "labels.csv", "features": cohort / "features"})
-    variants = {name: make_settings({**SMALL, "method": name, **options}) for name in ("abmil", "graph-abmil+jigsaw")}
+    variants = {
+        name: Settings.from_flat({**SMALL, "method": name, **options}) for name in ("abmil", "graph-abmil+jigsaw")
+    }
     return Study(cohorts={"c": source}, variants=variants, seeds=tuple(range(seeds)), memory_gb=0.2)
 
 

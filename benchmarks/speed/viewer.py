@@ -27,7 +27,8 @@ from typing import Any
 import numpy as np
 
 from jigsawmil.bags.formats import write_bag
-from jigsawmil.study.study import Study, cohort_spec, make_settings, run_study
+from jigsawmil.study.study import Study, cohort_spec, run_study
+from jigsawmil.train.settings import Settings
 
 from .. import RESULTS, provenance, write
 from .contenders import tissue_slide
@@ -45,6 +46,7 @@ from jigsawmil.viewer.data import Library
 from jigsawmil.viewer.server import make_server
 from jigsawmil.viewer.session import Session
 from jigsawmil.study.run_folder import open_run
+from jigsawmil.train.settings import Settings
 server = make_server(Library(open_run(Path(sys.argv[1]))), Session, port=0)
 print(server.port, flush=True)
 server.start()
@@ -97,7 +99,7 @@ def make_run(folder: Path, patches: int) -> Path:
         lines.append(f"{BIG if i == 0 else f's{i}'},{'ab'[i % 2]}")
     (folder / "labels.csv").write_text("\n".join(lines) + "\n")
     spec = cohort_spec({"labels": folder / "labels.csv", "features": folder / "features"})
-    settings = make_settings({"method": "graph-abmil+jigsaw", "epochs": 1, "patience": 0})
+    settings = Settings.from_flat({"method": "graph-abmil+jigsaw", "epochs": 1, "patience": 0})
     run_study(Study(cohorts={"cohort": spec}, variants={"graph-abmil+jigsaw": settings}, folds=2), folder / "run")
     write_slide(folder, BIG, patches, 0)
     return folder / "run"

@@ -1,13 +1,71 @@
-"""Settings as frozen dataclasses. Every impossible value is refused here, with its name and what is possible."""
+"""Settings as frozen dataclasses. Every impossible value is refused here, with its name and what is possible.
+
+A field made by `setting` is one that people may set: its default and its help text stand there and nowhere else. The
+command line, study files, `SlideClassifier`, the report and docs/settings.md are made from these fields.
+"""
 
 import dataclasses
 import difflib
-from collections.abc import Iterable, Mapping
-from typing import Any, TypeVar
+from collections.abc import Iterable, Iterator, Mapping
+from typing import Any, NamedTuple, TypeVar
 
 from .errors import ConfigError
 
 T = TypeVar("T")
+KINDS: dict[Any, str] = {
+    bool: "true or false",
+    int: "a whole number",
+    float: "a number",
+    str: "text",
+    str | float: "text or a number",
+}
+
+
+class Setting(NamedTuple):
+    name: str  # in the flat table of all settings; a trailing underscore avoids a word of Python
+    kind: Any
+    default: Any
+    help: str
+    option: bool  # has a command-line option of its own; all others are reached by --set
+
+
+def setting(default: Any, help: str, *, name: str = "", option: bool = False) -> Any:
+    """A field that people may set. name: in the flat table, if it differs from the field's."""
+    return dataclasses.field(default=default, metadata={"help": help, "name": name, "option": option})
+
+
+def settings_of(config: type) -> Iterator[Setting]:
+    """The settings of a config and of the configs within it, in order."""
+    for field in dataclasses.fields(config):
+        if isinstance(field.type, type) and dataclasses.is_dataclass(field.type):
+            yield from settings_of(field.type)
+        elif "help" in field.metadata:
+            name, help, option = (field.metadata[key] for key in ("name", "help", "option"))
+            yield Setting(name or field.name, field.type, field.default, help, option)
+
+
+def flatten(config: Any) -> dict[str, Any]:
+    """The values of all settings by their flat names."""
+    flat: dict[str, Any] = {}
+    for field in dataclasses.fields(config):
+        value = getattr(config, field.name)
+        if dataclasses.is_dataclass(value):
+            flat |= flatten(value)
+        elif "help" in field.metadata:
+            flat[field.metadata["name"] or field.name] = value
+    return flat
+
+
+def unflatten(config: type[T], flat: Mapping[str, Any]) -> T:
+    """The config with these values, by their flat names; other names are left for other configs."""
+    values = {}
+    for field in dataclasses.fields(config):  # type: ignore[arg-type]
+        name = field.metadata.get("name") or field.name
+        if isinstance(field.type, type) and dataclasses.is_dataclass(field.type):
+            values[field.name] = unflatten(field.type, flat)
+        elif "help" in field.metadata and name in flat:
+            values[field.name] = flat[name]
+    return config(**values)
 
 
 def choose(name: str, value: Any, options: Iterable[str]) -> None:
@@ -23,6 +81,20 @@ def choose(name: str, value: Any, options: Iterable[str]) -> None:
 def require(name: str, value: Any, holds: bool, expected: str) -> None:
     if not holds:
         raise ConfigError(f"{name}: found {value!r}, expected {expected}.")
+
+
+def check_type(name: str, value: Any, kind: Any) -> None:
+    """Refuse a value of another kind, as study files may hold it; a whole number is a number too."""
+    whole = isinstance(value, int) and isinstance(1.0, kind)
+    fits = kind is bool if isinstance(value, bool) else whole or isinstance(value, kind)
+    require(name, value, fits, KINDS[kind])
+
+
+def check_types(config: Any) -> None:
+    """The same for every field of a config that holds one plain value."""
+    for field in dataclasses.fields(config):
+        if field.type in KINDS:
+            check_type(field.name.rstrip("_"), getattr(config, field.name), field.type)
 
 
 def from_mapping(cls: type[T], values: Mapping[str, Any], where: str = "settings") -> T:

@@ -10,44 +10,17 @@ from functools import cached_property
 
 import numpy as np
 import torch
-from numba import njit
 from numpy.typing import NDArray
 from scipy.spatial import cKDTree
 from torch import Tensor
 
 from .bags.bag import Bag
-from .config import choose, require
 from .errors import FeatureError
+from .graph_config import GraphConfig
+from .graph_kernels import reverse_edges, union_of_neighbours
 
 TIE = 1 + 1e-4  # distances within this factor are equal: float32 microns of a 100,000 px slide are no better
 MAX_TIES = 16  # a patch with more than this many times k neighbours can only come from stacked coordinates
-
-
-@dataclass(frozen=True, kw_only=True)
-class GraphConfig:
-    """How patches are joined.
-
-    kind: `knn` (the paper's) or `radius` (in microns, so that 20x and 40x slides agree).
-    k: nearest neighbours of a patch; either of two patches may name the other.
-    radius: microns; for `radius` graphs.
-    sigma: scale of the Gaussian weight: `max-knn` (the largest distance in the graph; the paper's text),
-        `max-nearest` (sigma^2 = the largest nearest-neighbour distance; the paper's appendix),
-        or a number in units of the slide's longer side. A radius graph takes `radius` as its sigma.
-    """
-
-    kind: str = "knn"
-    k: int = 50
-    radius: float = 500.0
-    sigma: str | float = "max-knn"
-
-    def __post_init__(self) -> None:
-        choose("graph kind", self.kind, ("knn", "radius"))
-        require("k", self.k, isinstance(self.k, int) and self.k >= 1, "a whole number of at least 1")
-        require("radius", self.radius, self.radius > 0, "microns above 0")
-        if isinstance(self.sigma, str):
-            choose("sigma", self.sigma, ("max-knn", "max-nearest"))
-        else:
-            require("sigma", self.sigma, self.sigma > 0, "a number above 0, or max-knn or max-nearest")
 
 
 @dataclass(frozen=True)
@@ -100,8 +73,8 @@ def knn_graph(coords: Tensor | NDArray, k: int = 50, sigma: str | float = "max-k
     GraphConfig(k=k, sigma=sigma)
     points = _points(coords)
     n, span = len(points), _span(points)
-    indptr, indices, d = _union(*_nearest_with_ties(points, min(k, n - 1)))
-    reverse = _reverse(indptr, indices)
+    indptr, indices, d = union_of_neighbours(*_nearest_with_ties(points, min(k, n - 1)))
+    reverse = reverse_edges(indptr, indices)
     if sigma == "max-knn":
         scale = float(d.max()) / span
     elif sigma == "max-nearest":
@@ -192,76 +165,3 @@ def _graph(indptr: NDArray, indices: NDArray, d: NDArray, reverse: NDArray, sigm
     d = d.astype(np.float32, copy=False)
     weight = np.exp(-np.square(d / np.float32(sigma))) if sigma > 0 else np.ones_like(d)
     return SpatialGraph(*(torch.from_numpy(a) for a in (indptr, indices, weight, reverse)))
-
-
-@njit(cache=True, nogil=True)
-def _row(j, distance, neighbours, again, wide, wide_neighbours):  # type: ignore[no-untyped-def]
-    if again[j] >= 0:
-        return wide_neighbours[again[j]], wide[again[j]]
-    return neighbours[j], distance[j]
-
-
-@njit(cache=True, nogil=True)
-def _union(rows, radius):  # type: ignore[no-untyped-def]
-    """CSR of "l is near j or j is near l", rows ascending.
-
-    Patches are visited in order and enter the rows of those they name, so rows come out sorted. Where l names j but j
-    does not name l, l's own row lacks j: such pairs wait until j is visited, and enter then.
-    """
-    n = len(radius)
-    indptr = np.zeros(n + 1, dtype=np.int32)
-    waiting = np.zeros(n + 1, dtype=np.int32)  # by the patch that is waited for
-    for j in range(n):
-        near, d = _row(j, *rows)
-        for m in range(len(d)):
-            if d[m] > radius[j]:
-                break
-            indptr[near[m] + 1] += 1
-            if d[m] > radius[near[m]]:
-                indptr[j + 1] += 1
-                waiting[near[m] + 1] += 1
-    for j in range(n):
-        indptr[j + 1] += indptr[j]
-        waiting[j + 1] += waiting[j]
-
-    late = np.empty(waiting[n], dtype=np.int32)
-    late_d = np.empty(waiting[n], dtype=np.float32)
-    place = waiting[:-1].copy()
-    for j in range(n):
-        near, d = _row(j, *rows)
-        for m in range(len(d)):
-            if d[m] > radius[j]:
-                break
-            if d[m] > radius[near[m]]:
-                at = place[near[m]]
-                place[near[m]] += 1
-                late[at], late_d[at] = j, d[m]
-
-    indices = np.empty(indptr[n], dtype=np.int32)
-    values = np.empty(indptr[n], dtype=np.float32)
-    place = indptr[:-1].copy()
-    for j in range(n):
-        near, d = _row(j, *rows)
-        for m in range(len(d)):
-            if d[m] > radius[j]:
-                break
-            at = place[near[m]]
-            place[near[m]] += 1
-            indices[at], values[at] = j, d[m]
-        for e in range(waiting[j], waiting[j + 1]):
-            at = place[late[e]]
-            place[late[e]] += 1
-            indices[at], values[at] = j, late_d[e]
-    return indptr, indices, values
-
-
-@njit(cache=True, nogil=True)
-def _reverse(indptr, indices):  # type: ignore[no-untyped-def]
-    """Position of edge (l, j) for each edge (j, l): rows are visited in order, so each row's edges arrive in theirs."""
-    position = np.empty(len(indices), dtype=np.int32)
-    place = indptr[:-1].copy()
-    for e in range(len(indices)):
-        at = place[indices[e]]
-        place[indices[e]] += 1
-        position[at] = e
-    return position

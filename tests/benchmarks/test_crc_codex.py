@@ -82,7 +82,7 @@ def test_the_choice_never_sees_the_test_patients(cells: Path, tmp_path: Path, mo
     monkeypatch.setattr(
         fits.Bench, "fit", lambda self, settings, one, *rest: seen.append(one) or plain(self, settings, one, *rest)
     )
-    quick = {name: crc.Settings(**{**vars(s), "epochs": 1}) for name, s in crc.rows(3)[0].candidates.items()}
+    quick = {name: crc.Settings(**{**s.flat(), "epochs": 1}) for name, s in crc.rows(3)[0].candidates.items()}
     assert bench.choose(quick, fold, 100) in quick
     assert len(seen) == len(quick) * fits.INNER
     for one in seen:
@@ -93,7 +93,7 @@ def test_the_choice_never_sees_the_test_patients(cells: Path, tmp_path: Path, mo
 def test_kinds_see_the_bands_and_shuffled_places_hide_them(cells: Path, tmp_path: Path) -> None:
     cohort = data.read_cells(cells)
     bench = fits.Bench(cohort, tmp_path)
-    settings = crc.Settings(**{**vars(crc.rows(3)[2].candidates[""]), "k": 4, "epochs": 8})
+    settings = crc.Settings(**{**crc.rows(3)[2].candidates[""].flat(), "k": 4, "epochs": 8})
     auc = {s: crc.aucs(bench.repeat({"": settings}, 100, 3, s).assign(seed=100)).item() for s in (None, 1)}
     assert auc[None] == 1
     assert auc[1] < 0.9
@@ -102,7 +102,7 @@ def test_kinds_see_the_bands_and_shuffled_places_hide_them(cells: Path, tmp_path
 def test_a_run_from_end_to_end_resumes(cells: Path, tmp_path: Path, monkeypatch, capsys) -> None:
     monkeypatch.setattr(crc, "PHANTOMS", ())
     small = [
-        crc.Row(row.name, row.how, {n: crc.Settings(**{**vars(s), "epochs": 1}) for n, s in row.candidates.items()})
+        crc.Row(row.name, row.how, {n: crc.Settings(**{**s.flat(), "epochs": 1}) for n, s in row.candidates.items()})
         for row in crc.rows(3)[:3]
     ]
     monkeypatch.setattr(crc, "rows", lambda kinds: small)

@@ -7,8 +7,8 @@ import numpy as np
 import pytest
 from sklearn.metrics import roc_auc_score
 
-from jigsawmil.study.study import make_settings
 from jigsawmil.synthetic.phantom import make_phantom
+from jigsawmil.train.settings import Settings
 
 maps: Any = importlib.import_module("benchmarks.evidence.maps")
 
@@ -35,5 +35,5 @@ def test_the_interval_is_students() -> None:
 def test_every_variant_is_a_setting_that_exists() -> None:
     for variants in maps.VARIANTS.values():
         for name, own in variants.items():
-            settings = make_settings({**maps.SHARED, **own})
-            assert f"{settings.conv}-k{settings.k}" == name.split("-", 1)[1]
+            settings = Settings.from_flat({**maps.SHARED, **own})
+            assert f"{settings.model.conv}-k{settings.graph.k}" == name.split("-", 1)[1]

@@ -1,6 +1,5 @@
 """`phantom`, `check`, `train`, `predict`, `demo`, their --help, and Ctrl-C."""
 
-import dataclasses
 import json
 import os
 import shutil
@@ -22,6 +21,7 @@ from jigsawmil.errors import JigsawmilError
 from jigsawmil.study import executors
 from jigsawmil.train.checkpoint import load_model
 from jigsawmil.train.estimator import SlideClassifier
+from jigsawmil.train.settings import Settings
 
 Table = Callable[[Path], pd.DataFrame]
 VERBS = ORDER
@@ -148,11 +148,11 @@ def test_a_model_of_patients_says_how_it_knows_them(jigsawmil, given, quick, coh
 
 def test_the_demo_runs_through(jigsawmil, tmp_path: Path, table: Table, monkeypatch) -> None:
     """The same steps on a cohort and with methods that take seconds."""
-    real, settings = studies.phantom_spec, studies.make_settings
+    real, settings = studies.phantom_spec, Settings.from_flat
     small = {"slides": 12, "patches": 20, "dim": 16}
     monkeypatch.setattr(studies, "phantom_spec", lambda kind, **knobs: real(kind, **knobs | small))
     quick = {"epochs": 1, "patience": 0, "hidden": 16, "attention_dim": 8}
-    monkeypatch.setattr(studies, "make_settings", lambda values: settings(values | quick))
+    monkeypatch.setattr(Settings, "from_flat", lambda values: settings(values | quick))
     monkeypatch.setattr(studies, "METHODS", {name: studies.METHODS[name] for name in ("abmil", "graph-abmil+jigsaw")})
     monkeypatch.chdir(tmp_path)
     ran = jigsawmil("demo", "--jobs", "1")
@@ -232,7 +232,7 @@ def test_ctrl_c_while_training(jigsawmil, given, quick, tmp_path: Path, monkeypa
 
 
 def test_a_training_goes_on_only_under_its_own_settings_and_on_its_own_cohort() -> None:
-    settings = studies.make_settings({})
-    assert models._key(settings, 0, "a") == models._key(studies.make_settings({}), 0, "a")
-    both = (settings, dataclasses.replace(settings, k=3))
+    settings = Settings()
+    assert models._key(settings, 0, "a") == models._key(Settings(), 0, "a")
+    both = (settings, settings.replace(k=3))
     assert len({models._key(s, seed, cohort) for s in both for seed in (0, 1) for cohort in "ab"}) == 8

@@ -10,18 +10,20 @@ from pathlib import Path
 import pytest
 
 from jigsawmil.cluster.memory import bag_sizes, edges, job_memory
-from jigsawmil.study.study import Study, cohort_spec, make_settings, plan
+from jigsawmil.study.study import Study, cohort_spec, plan
 from jigsawmil.synthetic.phantom import make_phantom, write_phantom
+from jigsawmil.train.settings import Settings
 
 ONE_JOB = """
 import json, sys
 from pathlib import Path
 from jigsawmil.study.job import run_job
 from jigsawmil.cluster.memory import bag_sizes, job_memory
-from jigsawmil.study.study import Study, cohort_spec, make_settings, plan
+from jigsawmil.study.study import Study, cohort_spec, plan
+from jigsawmil.train.settings import Settings
 cohort, out, memory_gb, settings = Path(sys.argv[1]), Path(sys.argv[2]), float(sys.argv[3]), json.loads(sys.argv[4])
 source = cohort_spec({"labels": cohort / "labels.csv", "features": cohort / "features"})
-variants = {"v": make_settings({"epochs": 1, "patience": 0, **settings})}
+variants = {"v": Settings.from_flat({"epochs": 1, "patience": 0, **settings})}
 jobs, cohorts = plan(Study(cohorts={"c": source}, variants=variants, folds=2, memory_gb=memory_gb), out)
 run_job(jobs[0])
 asked = job_memory(jobs[0], cohorts["c"], bag_sizes(cohorts["c"], jobs[0].settings.level))
@@ -66,7 +68,7 @@ def test_what_makes_a_job_larger_is_asked_for(phantom: Path, study_of: Callable[
     assert edges(abmil, cohort) > 0  # the slides are prepared with the graph that its neighbour needs
     assert asked(replace(abmil, graph=None)) < asked(abmil) < asked(graph)
     for more in ({"batch_size": 4}, {"jigsaw": "equivariance"}, {"hidden": 64}):
-        assert asked(replace(graph, settings=replace(graph.settings, **more))) > asked(graph)  # type: ignore[arg-type]
+        assert asked(replace(graph, settings=graph.settings.replace(**more))) > asked(graph)  # type: ignore[arg-type]
     assert asked(replace(graph, memory_gb=1.0)) > asked(graph)
     assert asked(replace(graph, memory_gb=1.0)) == asked(replace(graph, memory_gb=100.0))  # there is no more to keep
     assert asked(graph, "patient") > asked(graph)  # some patients have two slides
@@ -74,7 +76,7 @@ def test_what_makes_a_job_larger_is_asked_for(phantom: Path, study_of: Callable[
 
 def test_bags_are_slides_or_patients(phantom: Path) -> None:
     source = cohort_spec({"labels": phantom / "labels.csv", "features": phantom / "features"})
-    study = Study(cohorts={"c": source}, variants={"a": make_settings({"method": "abmil"})})
+    study = Study(cohorts={"c": source}, variants={"a": Settings.from_flat({"method": "abmil"})})
     cohort = next(iter(study.cohorts.values())).read()
     slides, patients = bag_sizes(cohort, "slide"), bag_sizes(cohort, "patient")
     assert sum(slides) == sum(patients)

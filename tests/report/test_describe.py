@@ -1,7 +1,5 @@
 """A method in words: what is set can be read, and what is not there is not spoken of."""
 
-from dataclasses import asdict
-
 import pytest
 
 from jigsawmil.nn.model import METHODS
@@ -34,29 +32,29 @@ FULL = "graph-abmil+jigsaw"
     ],
 )
 def test_a_setting_can_be_read(changed: dict[str, object], said: str) -> None:
-    words = method_words(asdict(Settings(method=FULL, **changed)))
+    words = method_words(Settings(method=FULL, **changed).flat())
     assert said in words
-    assert said not in method_words(asdict(Settings(method=FULL)))
+    assert said not in method_words(Settings(method=FULL).flat())
 
 
 @pytest.mark.parametrize("method", METHODS)
 def test_only_what_a_method_has_is_spoken_of(method: str) -> None:
-    words, has = method_words(asdict(Settings(method=method))), METHODS[method]
+    words, has = method_words(Settings(method=method).flat()), METHODS[method]
     assert ("nearest neighbours" in words) == has.graph
     assert ("ttention pooling" in words) == has.attention
     assert ("lambda" in words) == ("cells" in words) == has.jigsaw == ("No jigsaw" not in words)
 
 
 def test_training_in_words() -> None:
-    assert "stops when their loss has not fallen by 0.01 for 10 epochs" in training_words(asdict(Settings()))
-    all_of_them = training_words(asdict(Settings(patience=0, epochs=7, batch_size=4, class_weights=True)))
+    assert "stops when their loss has not fallen by 0.01 for 10 epochs" in training_words(Settings().flat())
+    all_of_them = training_words(Settings(patience=0, epochs=7, batch_size=4, class_weights=True).flat())
     assert "7 epochs on all training slides" in all_of_them
     assert "4 slides a step, classes weighted" in all_of_them
 
 
 def test_marks_of_a_job_are_no_settings_and_differences_are_found() -> None:
-    spec = {"cohort": "f00", "folds": "ba2", "seed": 3, "shuffled": False, **asdict(Settings(k=9))}
+    spec = {"cohort": "f00", "folds": "ba2", "seed": 3, "shuffled": False, **Settings(k=9).flat()}
     assert known_settings(spec) == Settings(k=9)
     differ, shared = different({"a": Settings(k=9), "b": Settings(k=8, lr=1e-3)})
     assert differ == ["k", "lr"]
-    assert set(differ) | set(shared) == set(asdict(Settings()))
+    assert set(differ) | set(shared) == set(Settings().flat())

@@ -125,11 +125,11 @@ def test_lambda_is_stated_where_there_is_a_jigsaw() -> None:
                 defaults = re.search(r"^\[defaults\]\n(.*?)\n\n", text, re.M | re.S)
                 assert "lambda = " in (own[1] if own else "") + (defaults[1] if defaults else "")
     headline = study("table1-cancers").variants
-    assert headline["graph-abmil+jigsaw 0.5"].lambda_ == 0.5
-    assert headline["graph-abmil+jigsaw em"].lambda_ == "em"
-    lambdas = [settings.lambda_ for settings in study("table3-lambda").variants.values()]
+    assert headline["graph-abmil+jigsaw 0.5"].train.lambda_.policy == 0.5
+    assert headline["graph-abmil+jigsaw em"].train.lambda_.policy == "em"
+    lambdas = [settings.train.lambda_.policy for settings in study("table3-lambda").variants.values()]
     assert lambdas == [0.01, 0.05, 0.1, 0.5, 1.0, 5.0, "em", "em-per-slide", "balanced"]
-    assert [settings.k for settings in study("table5-k").variants.values()] == [8, 24, 50]
+    assert [settings.graph.k for settings in study("table5-k").variants.values()] == [8, 24, 50]
     convs = study("table6-convs").variants
     assert [convs[name].conv for name in ("GAT", "GCN", "GIN", "SAGE")] == ["gat", "gcn", "gin", "sage"]
     assert study("fig-attention").attention

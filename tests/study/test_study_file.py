@@ -9,8 +9,9 @@ import pytest
 
 from jigsawmil.errors import ConfigError
 from jigsawmil.study.published import Published
-from jigsawmil.study.study import make_settings, on_standins, read_study, run_study
+from jigsawmil.study.study import on_standins, read_study, run_study
 from jigsawmil.synthetic.standins import write_standin
+from jigsawmil.train.settings import Settings
 
 TOML = """
 folds = 4
@@ -56,8 +57,8 @@ def test_a_file_becomes_a_study_with_paths_relative_to_it(tmp_path: Path, monkey
     assert study.splits == {"one": str(tmp_path / "data/folds.json")}
     assert (study.folds, study.seeds, study.shuffle_control, study.memory_gb) == (4, (3, 1), True, 1)
     assert study.variants == {
-        "abmil": make_settings({"method": "abmil", "epochs": 7, "lambda": "balanced"}),
-        "k 20": make_settings({"method": "graph-abmil+jigsaw", "epochs": 7, "k": 20, "lambda": 0.5}),
+        "abmil": Settings.from_flat({"method": "abmil", "epochs": 7, "lambda": "balanced"}),
+        "k 20": Settings.from_flat({"method": "graph-abmil+jigsaw", "epochs": 7, "k": 20, "lambda": 0.5}),
     }
 
 

@@ -1,8 +1,8 @@
 """`SlideClassifier` keeps scikit-learn's conventions, learns what is there, and comes back as it was saved."""
 
 import dataclasses
+import inspect
 import pickle
-from dataclasses import fields
 from pathlib import Path
 
 import numpy as np
@@ -46,8 +46,14 @@ def permuted(bag: Bag, order: np.ndarray) -> Bag:
 
 def test_the_parameters_are_the_settings_with_their_defaults() -> None:
     """But for level: a bag is what it is given."""
-    defaults = {f.name: f.default for f in fields(Settings) if f.name != "level"}
+    defaults = {name: value for name, value in Settings().flat().items() if name != "level"}
     assert SlideClassifier().get_params() == {**defaults, "positive": None, "ordinal": False, "seed": 0}
+
+
+def test_the_signature_lists_every_parameter_and_no_other_is_taken() -> None:
+    assert set(inspect.signature(SlideClassifier).parameters) == set(SlideClassifier().get_params())
+    with pytest.raises(TypeError, match="unexpected keyword argument 'hiden'"):
+        SlideClassifier(hiden=3)
 
 
 def test_parameters_are_stored_and_nothing_else_happens() -> None:

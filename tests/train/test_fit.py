@@ -16,16 +16,16 @@ from torch import Tensor
 from jigsawmil.errors import ConfigError, StudyError
 from jigsawmil.nn.model import Model
 from jigsawmil.train import fit as module
-from jigsawmil.train.config import TrainConfig
+from jigsawmil.train.config import LambdaConfig, TrainConfig
 from jigsawmil.train.devices import autocast, pick_device
 from jigsawmil.train.feed import Feed
 from jigsawmil.train.fit import Epoch, Progress, class_weights, evaluate, fit
 from jigsawmil.train.infer import Seen, run_model
-from jigsawmil.train.lambdas import Lambda, LambdaConfig
+from jigsawmil.train.lambdas import Lambda
 
 Small = Callable[..., Model]
 TRAIN, VAL, TEST = range(12), range(12, 17), range(17, 24)
-FIXED = LambdaConfig(policy="fixed", value=0.7)
+FIXED = LambdaConfig(policy=0.7)
 
 
 def weights_of(model: Model) -> dict[str, Tensor]:
@@ -64,7 +64,7 @@ def test_a_planted_signal_is_learnt(feed: Feed, small: Small, method: str) -> No
 def test_the_jigsaw_is_learnt_too_where_lambda_asks_for_it(feed: Feed, small: Small) -> None:
     falls = []
     for value in (0.0, 5.0):
-        lam = LambdaConfig(policy="fixed", value=value)
+        lam = LambdaConfig(policy=value)
         progress = fit(small(), feed, range(6), [], config(epochs=6, lr=1e-2, lambda_=lam), seed=0)
         falls.append(progress.epochs[0].jigsaw - progress.epochs[-1].jigsaw)
     assert falls[1] > falls[0] + 0.1
@@ -157,7 +157,7 @@ def test_the_loss_is_mil_plus_lambda_times_jigsaw(feed: Feed, small: Small) -> N
     model, bag = small(share=1.0), [4]
 
     def gradient(value: float) -> dict[str, Tensor]:
-        return gradients(model, feed, bag, lambda_=LambdaConfig(policy="fixed", value=value))[0]
+        return gradients(model, feed, bag, lambda_=LambdaConfig(policy=value))[0]
 
     mil, one, three = gradient(0.0), gradient(1.0), gradient(3.0)
     assert any((one[name] - mil[name]).abs().max() > 1e-4 for name in mil)

@@ -1,16 +1,17 @@
 """One flat table of settings: the defaults of all configs, and a word for every mistake."""
 
 import dataclasses
+import pickle
 from typing import Any
 
 import pytest
 
-from jigsawmil.config import from_mapping
+from jigsawmil.config import Setting, settings_of
 from jigsawmil.errors import ConfigError
 from jigsawmil.graph import GraphConfig
 from jigsawmil.nn.model import METHODS, ModelConfig
-from jigsawmil.train.config import TrainConfig
-from jigsawmil.train.lambdas import LambdaConfig
+from jigsawmil.nn.options import ModelOptions
+from jigsawmil.train.config import LambdaConfig, TrainConfig
 from jigsawmil.train.settings import Settings
 
 METHOD = "graph-abmil+jigsaw"
@@ -21,48 +22,81 @@ def test_the_defaults_are_those_of_the_configs() -> None:
     assert settings.model_config(8, "multiclass", 5) == ModelConfig(
         method=METHOD, in_dim=8, task="multiclass", classes=5
     )
-    assert settings.graph_config() == GraphConfig()
-    assert settings.train_config() == TrainConfig()
-    assert settings.train_config().lambda_ == LambdaConfig()
+    assert settings.graph == GraphConfig()
+    assert settings.train == TrainConfig()
+    assert settings.train.lambda_ == LambdaConfig()
 
 
-HOME = {
-    "kind": "graph", "policy": "lambda_", "value": "lambda_", "a": "lambda_a", "b": "lambda_b", "every": "lambda_every",
-}  # fmt: skip
 SKIPPED = {"in_dim", "task", "classes"}  # the cohort's
+ORDER = """method level graph k radius sigma conv hidden layers heads attention_dim gated dropout jigsaw grid share
+kinds lambda_ lambda_a lambda_b lambda_every epochs patience validation margin lr weight_decay batch_size clip
+class_weights device precision"""
 
 
 def test_every_field_of_the_configs_can_be_set_and_no_other() -> None:
-    configs = (ModelConfig, GraphConfig, TrainConfig, LambdaConfig)
-    names = {field.name for config in configs for field in dataclasses.fields(config)} - SKIPPED
-    mine = {field.name for field in dataclasses.fields(Settings)}
-    assert {HOME.get(name, name) for name in names} | {"level"} == mine
+    """Each has its help, under a name that no other has."""
+    of_configs = [
+        field.metadata["name"] or field.name
+        for config in (GraphConfig, ModelOptions, LambdaConfig, TrainConfig)
+        for field in dataclasses.fields(config)
+        if field.name != "lambda_"
+    ]
+    assert ["method", "level", *of_configs] == list(Settings().flat()) == [s.name for s in settings_of(Settings)]
+    assert len(set(of_configs)) == len(of_configs)
+    assert all(s.help.endswith(".") for s in settings_of(Settings))
+    own = {field.name for field in dataclasses.fields(ModelConfig)}
+    assert own - {field.name for field in dataclasses.fields(ModelOptions)} == {"method", *SKIPPED}
 
 
-CHANGED: dict[str, Any] = {
-    "method": "graph-mil", "graph": "radius", "k": 7, "radius": 90.0, "sigma": 0.2, "conv": "gcn", "hidden": 24,
-    "layers": 3, "heads": 2, "attention_dim": 9, "gated": True, "dropout": 0.1, "jigsaw": "consistency", "grid": 4,
-    "share": 0.5, "lambda_": "balanced", "lambda_a": 3.0, "lambda_b": 4.0, "lambda_every": 5, "epochs": 6,
-    "patience": 2, "validation": 0.3, "margin": 0.5, "lr": 0.1, "weight_decay": 0.2, "batch_size": 3, "clip": 0.7,
-    "class_weights": True, "device": "cpu", "precision": "bfloat16",
-}  # fmt: skip
+def test_names_and_their_order_are_those_of_the_files_that_exist() -> None:
+    """job.json, model.json and study files hold them; a new setting is added here too."""
+    assert list(Settings().flat()) == ORDER.split()
+    assert list(dataclasses.asdict(Settings().model_config(8, "binary", 2)))[:5] == [
+        *("method", "in_dim", "task", "classes", "conv")
+    ]
 
 
-@pytest.mark.parametrize("name", CHANGED)
-def test_what_is_set_arrives_in_its_config_and_nowhere_else(name: str) -> None:
-    def flat(settings: Settings) -> dict[str, Any]:
-        parts = (settings.model_config(8, "binary", 2), settings.graph_config(), settings.train_config())
-        values = {k: v for part in parts for k, v in dataclasses.asdict(part).items()}
-        return values | {f"lambda.{k}": v for k, v in values.pop("lambda_").items()}
+def other(setting: Setting) -> Any:
+    """Another value than the default that is possible, too."""
+    words = {
+        "method": "graph-mil", "level": "patient", "graph": "radius", "sigma": 0.2, "conv": "gcn",
+        "jigsaw": "consistency", "lambda_": "balanced", "device": "cpu", "precision": "bfloat16",
+    }  # fmt: skip
+    if setting.name in words:
+        return words[setting.name]
+    return not setting.default if setting.kind is bool else setting.kind((setting.default or 1) / 2) or 2
 
-    before, after = flat(Settings()), flat(Settings(**{name: CHANGED[name]}))
-    target = {"graph": "kind", "lambda_": "lambda.policy"}.get(name, name.replace("lambda_", "lambda."))
-    assert {key for key in after if after[key] != before[key]} == {target}
-    assert after[target] == CHANGED[name]
+
+@pytest.mark.parametrize("setting", list(settings_of(Settings)), ids=lambda setting: setting.name)
+def test_what_is_set_arrives_in_its_config_and_nowhere_else(setting: Setting) -> None:
+    def leaves(values: dict[str, Any], path: str = "") -> dict[str, Any]:
+        found = {}
+        for key, value in values.items():
+            found |= leaves(value, f"{path}{key}.") if isinstance(value, dict) else {f"{path}{key}": value}
+        return found
+
+    value = other(setting)
+    assert value != setting.default
+    before, after = (leaves(dataclasses.asdict(s)) for s in (Settings(), Settings(**{setting.name: value})))
+    (changed,) = [key for key in after if after[key] != before[key]]
+    assert after[changed] == value
+    renamed = {"graph": "kind", "lambda_": "policy"}.get(setting.name, setting.name.removeprefix("lambda_"))
+    assert changed.split(".")[-1] == renamed
+
+
+def test_flat_names_and_back() -> None:
+    changed = {setting.name: other(setting) for setting in settings_of(Settings)}
+    settings = Settings(**changed)
+    assert settings.flat() == changed
+    assert Settings.from_flat(settings.flat()) == settings == pickle.loads(pickle.dumps(settings))
+    assert hash(settings) == hash(Settings(**changed)) != hash(Settings())
+    assert settings.replace(k=3) == Settings(**{**changed, "k": 3})
+    with pytest.raises(dataclasses.FrozenInstanceError):
+        settings.level = "slide"
 
 
 def test_a_number_for_lambda_is_a_fixed_one() -> None:
-    assert Settings(lambda_=0.25).train_config().lambda_ == LambdaConfig(policy="fixed", value=0.25)
+    assert Settings(lambda_=0.25).train.lambda_ == LambdaConfig(policy=0.25)
 
 
 @pytest.mark.parametrize("method", METHODS)
@@ -75,7 +109,7 @@ def test_a_graph_is_needed_where_the_method_has_one(method: str) -> None:
 )
 def test_an_unknown_key_names_the_nearest(key: str, nearest: str) -> None:
     with pytest.raises(ConfigError, match=f"key: found {key!r}.*{f'Did you mean {nearest!r}' if nearest else ''}"):
-        from_mapping(Settings, {key: 1})
+        Settings(**{key: 1})
 
 
 @pytest.mark.parametrize(
@@ -111,4 +145,4 @@ def test_what_is_impossible_is_refused_before_anything_runs(name: str, value: ob
 
 
 def test_whole_numbers_are_numbers() -> None:
-    assert Settings(lr=1, sigma=2, lambda_=1).train_config().lambda_.value == 1.0
+    assert Settings(lr=1, sigma=2, lambda_=1).train.lambda_.rule().rule(5.0, 5.0) == 1.0

@@ -17,8 +17,9 @@ from PIL import Image
 from jigsawmil.bags.bag import Bag
 from jigsawmil.bags.formats import write_bag
 from jigsawmil.study.run_folder import Run, open_run
-from jigsawmil.study.study import Study, cohort_spec, make_settings, run_study
+from jigsawmil.study.study import Study, cohort_spec, run_study
 from jigsawmil.synthetic.phantom import make_phantom
+from jigsawmil.train.settings import Settings
 from jigsawmil.viewer.data import Library
 from jigsawmil.viewer.server import make_server
 from jigsawmil.viewer.session import Session
@@ -67,7 +68,7 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
     (root / "cohort" / "labels.csv").write_text("\n".join(lines) + "\n")
     spec = cohort_spec({"labels": root / "cohort" / "labels.csv", "features": root / "cohort" / "features"})
     names = ("abmil", "graph-abmil+jigsaw")
-    variants = {name: make_settings({"method": name, **SMALL}) for name in names}
+    variants = {name: Settings.from_flat({"method": name, **SMALL}) for name in names}
     run_study(Study(cohorts={"cohort": spec}, variants=variants, folds=2), root / "run")
     return root
 

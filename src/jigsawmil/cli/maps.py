@@ -24,10 +24,11 @@ from ..slides.slide import SLIDES, open_slide
 from ..study.cases import Case, case_bags, case_maps, case_model, cases, run_maps
 from ..study.run_folder import Run, is_run, open_run
 from ..train.checkpoint import CARD, load_model, write_json
+from ..train.config import TrainConfig
 from ..train.devices import pick_device
 from .app import app
 from .models import feature_files
-from .options import DEFAULT, Device, PatchSize, Quiet, SlideMpp, Unit, grouped
+from .options import Device, PatchSize, Quiet, SlideMpp, Unit, grouped
 from .show import console, tracked, write_csv, writing_to
 
 FORMER = {"token_normalize_func": lambda name: "variant" if name == "method" else name}  # --method still works
@@ -77,7 +78,7 @@ def heatmap(
     ] = None,
     evidence: Annotated[bool, typer.Option("--evidence", help="On that sheet also the strongest evidence.")] = False,
     features: Moved = None,
-    device: Device = DEFAULT.device,
+    device: Device = TrainConfig.device,
 ) -> None:
     """Attention, evidence, jigsaw and neighbours of one slide, over the slide or its patches.
 
@@ -126,7 +127,7 @@ def export(
         bool, typer.Option("--no-bounds-shift", help="GeoJSON for viewers that do not crop to the OpenSlide bounds.")
     ] = False,
     features: Moved = None,
-    device: Device = DEFAULT.device,
+    device: Device = TrainConfig.device,
     quiet: Quiet = False,
 ) -> None:
     """Attention, evidence and jigsaw of every patch, for QuPath, tables or scverse; places in level-0 pixels.
@@ -168,7 +169,7 @@ def ask_faithfulness(
     slides_at_most: Annotated[int, typer.Option(min=2, help="Slides (or patients) per variant, drawn at random.")] = 20,
     seed: Annotated[int, typer.Option(min=0, help="Decides which slides, and the random orders.")] = 0,
     features: Moved = None,
-    device: Device = DEFAULT.device,
+    device: Device = TrainConfig.device,
     quiet: Quiet = False,
 ) -> None:
     """Can the maps be trusted? Patches are removed, and given alone, in the order of a map and at random.

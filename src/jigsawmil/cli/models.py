@@ -3,7 +3,7 @@
 import hashlib
 from collections.abc import Iterable
 from contextlib import nullcontext
-from dataclasses import asdict, dataclass, replace
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -19,13 +19,14 @@ from ..config import choose
 from ..errors import ConfigError, FeatureError, StudyError
 from ..maps.explain import PatchMaps, seen_maps
 from ..maps.heatmap import write_heatmap
-from ..nn.model import METHODS
+from ..nn.options import DEFAULT_METHOD, METHODS
 from ..slides.extract import check_masks
 from ..slides.slide import PICTURES, SLIDES, open_slide
 from ..study.job import check_patients, fingerprint
 from ..tasks import get_task
 from ..train.apply import apply_model
 from ..train.checkpoint import CARD, ModelCard, load_model, save_model
+from ..train.config import TrainConfig
 from ..train.devices import pick_device
 from ..train.feed import Feed
 from ..train.fold import fit_split, make_card
@@ -33,7 +34,6 @@ from ..train.settings import Settings
 from .app import app
 from .extract import EXTRACT, TrustCode, Weights, Workers, extract_for, model_needs
 from .options import (
-    DEFAULT,
     Device,
     Masks,
     Memory,
@@ -75,7 +75,7 @@ def train(
     target: TargetOptions,
     options: MethodOptions,
     out: Out,
-    method: Annotated[str, typer.Option(help="One of the five methods.")] = DEFAULT.method,
+    method: Annotated[str, typer.Option(help="One of the five methods.")] = DEFAULT_METHOD,
     seed: Seed = 0,
     memory_gb: Memory = 4.0,
     devices: Annotated[int, typer.Option(min=1, help="GPUs (or CPU processes) that share every batch.")] = 1,
@@ -96,11 +96,11 @@ def train(
         check_patients(cohort)
     if not quiet:
         show_cohort(cohort, screen)
-    graph = settings.graph_config() if settings.needs_graph else None
-    feed = Feed(cohort, graph, settings.grid, memory_gb=memory_gb / devices, level=settings.level)
+    graph = settings.graph if settings.needs_graph else None
+    feed = Feed(cohort, graph, settings.model.grid, memory_gb=memory_gb / devices, level=settings.level)
     everything = Fold(train=tuple(map(str, cohort.slide_ids)), test=())
     state = out / f".training-{_key(settings, seed, fingerprint(cohort))}.state"
-    with writing_to(out), FitProgress(screen, settings.epochs, quiet) as progress:
+    with writing_to(out), FitProgress(screen, settings.train.epochs, quiet) as progress:
         if devices == 1:
             model, history = fit_split(feed, everything, settings, seed, 0, progress, state)
         else:
@@ -127,7 +127,7 @@ def predict(
     slide_mpp: SlideMpp = None,
     patch_size: PatchSize = None,
     unit: Unit = None,
-    device: Device = DEFAULT.device,
+    device: Device = TrainConfig.device,
     quiet: Quiet = False,
 ) -> None:
     """Apply a model to new slides: features are extracted as for its training, beside --out, or given.
@@ -260,4 +260,4 @@ def once(paths: Iterable[Path]) -> None:
 
 def _key(settings: Settings, seed: int, cohort: str) -> str:
     """A training goes on only under the settings and on the cohort it began with."""
-    return hashlib.sha256(repr((sorted(asdict(settings).items()), seed, cohort)).encode()).hexdigest()[:12]
+    return hashlib.sha256(repr((sorted(settings.flat().items()), seed, cohort)).encode()).hexdigest()[:12]

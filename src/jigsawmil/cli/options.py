@@ -7,22 +7,20 @@ import tomllib
 from collections.abc import Callable, Iterable
 from dataclasses import MISSING, asdict, dataclass, fields, is_dataclass
 from pathlib import Path
-from typing import Annotated, Any, get_args, get_type_hints
+from typing import Annotated, Any, TypeVar, get_args, get_type_hints
 
 import typer
 
 from ..bags.tile_spec import DEFAULT_TILES, TileSpec
-from ..config import choose
+from ..config import choose, settings_of
 from ..errors import ConfigError
 from ..slides.encoders import EncoderSpec
 from ..slides.extract import ExtractSettings
 from ..study.executors import open_gpus
 from ..study.job import CohortSpec
-from ..study.study import cohort_spec, make_settings
+from ..study.study import cohort_spec
 from ..train.devices import pick_device, read_device
 from ..train.settings import Settings
-
-DEFAULT = Settings()
 
 SlidesArgument = Annotated[list[Path], typer.Argument(help="Slides, or folders of slides.")]
 Out = Annotated[Path, typer.Option(help="Folder to write to.")]
@@ -161,27 +159,34 @@ class TargetOptions:
         return cohort_spec({**table.given(), **target})
 
 
+C = TypeVar("C")
+
+
+def with_settings(cls: type[C]) -> type[C]:
+    """Give a group of options a field for each setting that has an option of its own, before its other fields."""
+    fields_of: dict[str, Any] = {}
+    for setting in settings_of(Settings):
+        if setting.option:
+            textual = setting.kind == str | float  # the command line has text only, see `Settings.from_flat`
+            flag = f"--{setting.name.rstrip('_').replace('_', '-')}"
+            fields_of[setting.name] = Annotated[str if textual else setting.kind, typer.Option(flag, help=setting.help)]
+            setattr(cls, setting.name, str(setting.default) if textual else setting.default)
+    cls.__annotations__ = {**fields_of, **cls.__annotations__}
+    return cls
+
+
 @dataclass(frozen=True)
+@with_settings
 class MethodOptions:
     """The method and its training."""
 
-    epochs: Annotated[int, typer.Option(help="The most passes over the training slides.")] = DEFAULT.epochs
-    patience: Annotated[
-        int, typer.Option(help="Epochs without gain before stopping; 0 = all epochs, no validation.")
-    ] = DEFAULT.patience
-    lr: Annotated[float, typer.Option(help="Learning rate.")] = DEFAULT.lr
-    batch_size: Annotated[int, typer.Option(help="Slides (or patients) a step.")] = DEFAULT.batch_size
-    k: Annotated[int, typer.Option("--k", help="Nearest neighbours of a patch.")] = DEFAULT.k
-    conv: Annotated[str, typer.Option(help="gat, gcn, gin or sage.")] = DEFAULT.conv
-    lambda_: Annotated[
-        str, typer.Option("--lambda", help="Weight of the jigsaw: a number, em, em-per-slide or balanced.")
-    ] = str(DEFAULT.lambda_)
-    jigsaw: Annotated[str, typer.Option(help="position, consistency or equivariance.")] = DEFAULT.jigsaw
-    level: Annotated[str, typer.Option(help="Pooled into one prediction: slide or patient.")] = DEFAULT.level
-    device: Device = DEFAULT.device
     more: Annotated[
         list[str] | None,
-        typer.Option("--set", help="Any other setting: --set heads=4 --set gated=true. A wrong name lists them all."),
+        typer.Option(
+            "--set",
+            help="Any other setting: --set heads=4 --set gated=true. docs/settings.md lists them; so does the error "
+            "for an unknown name.",
+        ),
     ] = None
 
     def settings(self, method: str, where: WhereOptions = HERE) -> Settings:
@@ -191,9 +196,9 @@ class MethodOptions:
         for key in more:
             if key in own:  # two ways to say one thing can contradict each other
                 raise ConfigError(f"--set {key}: this setting has an option of its own, see --help. Use that one.")
-            choose("--set", key, [field.name for field in fields(Settings) if field.name.rstrip("_") not in own])
-        where.check_device(self.device)  # before anything is read
-        return make_settings({**values, **more, "method": method})
+            choose("--set", key, [s.name for s in settings_of(Settings) if s.name.rstrip("_") not in own])
+        where.check_device(values["device"])  # before anything is read
+        return Settings.from_flat({**values, **more, "method": method})
 
 
 def key_values(pairs: list[str]) -> dict[str, Any]:

@@ -70,7 +70,7 @@ class StudyProgress:
             self._done, self._here = self._done + 1, self._here + 1
             self._failed += event.error is not None
             self._tell_end(name, event.error)
-        parts = (epoch.epoch / job.settings.epochs for job, epoch in self._running.values() if epoch)
+        parts = (epoch.epoch / job.settings.train.epochs for job, epoch in self._running.values() if epoch)
         self._bar.update(self._task, completed=self._done + sum(parts), counts=self._counts())
 
     def _counts(self) -> str:
@@ -94,7 +94,11 @@ class StudyProgress:
         return f"; {self._done} of {self._total}, about {max(1, round(left / 60))} min left"
 
     def _render(self) -> Group:
-        rows = {self._short(job): figures(epoch, job.settings.epochs) for job, epoch in self._running.values() if epoch}
+        rows = {
+            self._short(job): figures(epoch, job.settings.train.epochs)
+            for job, epoch in self._running.values()
+            if epoch
+        }
         cluster = [Text(self._cluster, "dim")] if self._cluster else []
         return Group(self._bar, *cluster, *([figure_table(rows)] if rows else []))
 

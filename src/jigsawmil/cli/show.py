@@ -49,7 +49,7 @@ def show_study(study: Study, target: str | Path, where: WhereOptions, quiet: boo
     out, screen = run_folder(target), console()
     if study.phantom:
         screen.print(Text(PHANTOM, "bold red"), "")
-    devices = [settings.device for settings in study.variants.values()]
+    devices = [settings.train.device for settings in study.variants.values()]
     for device in devices:
         where.check_device(device)  # once and now, not in every job
     if mirror:

@@ -10,10 +10,11 @@ from ..config import choose
 from ..errors import ConfigError
 from ..nn.model import METHODS
 from ..report.page import write_report
-from ..study.study import Study, cohort_spec, make_settings, on_standins, read_study
+from ..study.study import Study, cohort_spec, on_standins, read_study
 from ..synthetic.phantom import phantom_slides, write_phantom
 from ..synthetic.phantom_spec import phantom_spec
 from ..synthetic.standins import write_standin
+from ..train.settings import Settings
 from .app import app
 from .options import (
     Jobs,
@@ -49,7 +50,7 @@ def demo(out: Out = Path("demo"), jobs: Jobs = 2, quiet: Quiet = False) -> None:
     )
     study = Study(
         cohorts={"arrangement": cohort_spec({"labels": cohort / "labels.csv", "features": cohort / "features"})},
-        variants={name: make_settings({"method": name, "epochs": 12, "patience": 4}) for name in METHODS},
+        variants={name: Settings.from_flat({"method": name, "epochs": 12, "patience": 4}) for name in METHODS},
         attention=True,
     )
     show_study(study, out / "run", WhereOptions(jobs), quiet)

@@ -21,11 +21,11 @@ def job_memory(job: Job, cohort: Cohort, bags: Sequence[int]) -> int:
 
     bags: patches of each bag, as `bag_sizes` gives them.
     """
-    settings, batch = job.settings, job.settings.batch_size
+    settings, batch = job.settings, job.settings.train.batch_size
     patch, step = patch_bytes(job, cohort), step_bytes(job, cohort)
     kept = min(job.memory_gb * 1e9, sum(bags) * patch)
     ahead, largest = sum(nlargest(ALIVE * batch, bags)), sum(nlargest(batch, bags))
-    if METHODS[settings.method].jigsaw and settings.jigsaw != "position":
+    if METHODS[settings.method].jigsaw and settings.model.jigsaw != "position":
         step *= TWICE
     return int(SPARE * (BASE + kept + ahead * patch + largest * step))
 
@@ -42,9 +42,9 @@ def patch_bytes(job: Job, cohort: Cohort) -> float:
 
 def step_bytes(job: Job, cohort: Cohort) -> float:
     """What a training step holds of a patch: hidden states and their gradients, attention of the edges."""
-    settings = job.settings
-    own = edges(job, cohort) if settings.needs_graph else 0
-    return 4 * (6 * settings.hidden * settings.layers + settings.attention_dim) + 8 * own * settings.layers
+    model = job.settings.model
+    own = edges(job, cohort) if job.settings.needs_graph else 0
+    return 4 * (6 * model.hidden * model.layers + model.attention_dim) + 8 * own * model.layers
 
 
 def edges(job: Job, cohort: Cohort) -> float:

@@ -11,7 +11,7 @@ import tempfile
 import threading
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import ExitStack, contextmanager
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from datetime import timedelta
 from multiprocessing.connection import wait
 from multiprocessing.process import BaseProcess
@@ -52,12 +52,12 @@ def fit_together(
 ) -> tuple[Model, Progress]:
     """`fit_split` by `devices` processes: the same model as one process gives with the same batch size, up to the
     order of floating-point sums. feed: this process's own; memory_gb: for the prepared slides of each of the others."""
-    if settings.batch_size < devices:
+    if settings.train.batch_size < devices:
         raise ConfigError(
-            f"--devices {devices} with batches of {settings.batch_size}: a batch is shared out, so it needs at least "
-            f"as many slides as there are processes. Give --batch-size {devices} or a multiple of it."
+            f"--devices {devices} with batches of {settings.train.batch_size}: a batch is shared out, so it needs at "
+            f"least as many slides as there are processes. Give --batch-size {devices} or a multiple of it."
         )
-    kind = pick_device(settings.device).type
+    kind = pick_device(settings.train.device).type
     found = torch.cuda.device_count()
     if kind == "cuda" and devices > found:
         raise ConfigError(f"--devices {devices}, but torch sees {found} CUDA devices here. Give at most that many.")
@@ -82,7 +82,7 @@ def fit_together(
                         line.recv()  # it is there; an EOFError where it died
                         line.send(assigned)
                     team.enter_context(_joined(0, assigned))
-                    own = replace(settings, device=_device(kind, 0))
+                    own = settings.replace(device=_device(kind, 0))
                     return fit_split(feed, split, own, seed, 0, on_epoch, state, Team(0, devices))
                 except (RuntimeError, EOFError, ConnectionError) as error:  # another process left, or an error of ours
                     if watch.fell.wait(NOTICE):
@@ -158,10 +158,12 @@ def _other(rank: int, line: Any) -> None:
     end_with_parent()
     line.send(rank)
     assigned: Assignment = line.recv()
-    settings = replace(assigned.settings, device=_device(assigned.kind, rank))
-    graph = settings.graph_config() if settings.needs_graph else None
+    settings = assigned.settings.replace(device=_device(assigned.kind, rank))
+    graph = settings.graph if settings.needs_graph else None
     with _joined(rank, assigned):  # first: if reading fails, the others learn of it
-        feed = Feed(assigned.source.read(), graph, settings.grid, memory_gb=assigned.memory_gb, level=settings.level)
+        feed = Feed(
+            assigned.source.read(), graph, settings.model.grid, memory_gb=assigned.memory_gb, level=settings.level
+        )
         fit_split(feed, assigned.split, settings, assigned.seed, 0, None, assigned.state, Team(rank, assigned.size))
 
 

@@ -113,7 +113,7 @@ def needs_of(jobs: Sequence[Job], cohorts: Mapping[str, Cohort], cpus: int, gpu:
         if (job.cohort, level) not in sizes:
             sizes[job.cohort, level] = bag_sizes(cohort, level)
         memory = job_memory(job, cohort, sizes[job.cohort, level])
-        needs.append(Needs(cpus, float(gpu and job.settings.device != "cpu"), memory))
+        needs.append(Needs(cpus, float(gpu and job.settings.train.device != "cpu"), memory))
     return needs
 
 

@@ -9,66 +9,30 @@ from torch import Tensor, nn
 from ..config import choose, from_mapping, require
 from ..tasks import get_task
 from .batch import Batch
-from .convs import CONVS
 from .encoder import MLP, GraphEncoder
 from .jigsaw import JIGSAWS
+from .options import METHODS, ModelOptions
 from .pooling import AttentionPool, Enrichment, MeanPool
 
 
-class Method(NamedTuple):
-    graph: bool
-    attention: bool
-    jigsaw: bool
-
-
-METHODS = {
-    "abmil": Method(graph=False, attention=True, jigsaw=False),
-    "abmil+jigsaw": Method(graph=False, attention=True, jigsaw=True),
-    "graph-mil": Method(graph=True, attention=False, jigsaw=False),
-    "graph-abmil": Method(graph=True, attention=True, jigsaw=False),
-    "graph-abmil+jigsaw": Method(graph=True, attention=True, jigsaw=True),
-}
-
-
 @dataclass(frozen=True, kw_only=True)
-class ModelConfig:
-    """What a model is made of. The defaults are the paper's.
-
-    task: one of `jigsawmil.tasks.TASKS`, over `classes` classes. conv: gat, gcn, gin or sage, for graph methods.
-    heads: of the graph attention; they share `hidden`. attention_dim: rows of V in the pooling; gated: with a gate.
-    jigsaw: position, consistency or equivariance, for `+jigsaw` methods. grid: bins a side. share: of the patches
-    asked at each step.
-    kinds: ours, for graph methods: this many kinds of patches, whose co-occurrence (`pooling.Enrichment`) the head sees
-    beside the pooled state; 0: none, as in the paper.
-    """
-
+class _Purpose:
     method: str
     in_dim: int
     task: str = "binary"
     classes: int = 2
-    conv: str = "gat"
-    hidden: int = 256
-    layers: int = 2
-    heads: int = 1
-    attention_dim: int = 128
-    gated: bool = False
-    dropout: float = 0.0
-    jigsaw: str = "position"
-    grid: int = 10
-    share: float = 0.9
-    kinds: int = 0
+
+
+@dataclass(frozen=True, kw_only=True)
+class ModelConfig(ModelOptions, _Purpose):
+    """A method for features of `in_dim` columns and a task (one of `jigsawmil.tasks.TASKS`) over `classes`
+    classes, with the options of its parts.
+    """
 
     def __post_init__(self) -> None:
+        super().__post_init__()
         choose("method", self.method, METHODS)
-        choose("conv", self.conv, CONVS)
-        choose("jigsaw", self.jigsaw, JIGSAWS)
-        for name in ("in_dim", "hidden", "layers", "heads", "attention_dim", "grid"):
-            value = getattr(self, name)
-            require(name, value, isinstance(value, int) and value >= 1, "a whole number of at least 1")
-        require("heads", self.heads, self.hidden % self.heads == 0, f"a divisor of hidden = {self.hidden}")
-        require("dropout", self.dropout, 0 <= self.dropout < 1, "a number in [0, 1)")
-        require("share", self.share, 0 < self.share <= 1, "a number in (0, 1]")
-        require("kinds", self.kinds, isinstance(self.kinds, int) and self.kinds >= 0, "a whole number of at least 0")
+        require("in_dim", self.in_dim, isinstance(self.in_dim, int) and self.in_dim > 0, "a whole number of at least 1")
         get_task(self.task).check_classes(self.classes)
 
 
@@ -122,6 +86,11 @@ class Model(nn.Module):
 def build_model(method: str, in_dim: int, *, seed: int = 0, **options: Any) -> Model:
     """A model of one of the five methods, its weights drawn from `seed`. Options are those of `ModelConfig`."""
     config = from_mapping(ModelConfig, {"method": method, "in_dim": in_dim, **options}, "build_model")
+    return seeded_model(config, seed)
+
+
+def seeded_model(config: ModelConfig, seed: int) -> Model:
+    """A model whose weights are drawn from `seed`."""
     with torch.random.fork_rng(devices=[]):  # nn.Module draws from the global generator: leave it as it was
         torch.manual_seed(seed)
         return Model(config)

@@ -5,8 +5,9 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
+from ..config import settings_of
 from ..errors import StudyError
-from ..nn.model import METHODS
+from ..nn.options import METHODS, ModelOptions
 from ..study.run_folder import Run
 from ..train.settings import Settings
 
@@ -16,62 +17,55 @@ CONVS = {
     "gin": "graph isomorphism (GIN)",
     "sage": "GraphSAGE",
 }
-SIGMAS = {
-    "max-knn": "sigma is the largest distance between neighbours",
-    "max-nearest": "sigma² is the largest distance to a nearest neighbour",
-}
-LAMBDAS = {
-    "em": "lambda = a / (b + jigsaw loss) with a = {a:g}, b = {b:g}, renewed every {every}",
-    "em-per-slide": "each slide its lambda, a / (b + its jigsaw loss) with a = {a:g}, b = {b:g}, renewed every {every}",
-    "balanced": "lambda = MIL loss / jigsaw loss, so that both terms weigh the same, renewed every {every}",
-}
 
 
 def method_words(settings: Mapping[str, Any]) -> str:
     """What a variant is: graph, encoder, pooling, jigsaw and the policy of lambda."""
     s = known_settings(settings)
-    method = METHODS[s.method]
-    layers = f"{s.layers} layer{'s' * (s.layers != 1)}"
+    method, model = METHODS[s.method], s.model
+    layers = f"{model.layers} layer{'s' * (model.layers != 1)}"
     if method.graph:
-        heads = f", {s.heads} heads" if s.heads > 1 else ""
-        parts = [f"{_graph(s)}; {layers} of {CONVS[s.conv]}, width {s.hidden}{heads}"]
-        if s.kinds:
-            parts.append(f"beside it, how often {s.kinds} kinds of patches are neighbours of each other")
+        heads = f", {model.heads} heads" if model.heads > 1 else ""
+        parts = [f"{s.graph.describe()}; {layers} of {CONVS[model.conv]}, width {model.hidden}{heads}"]
+        if model.kinds:
+            parts.append(f"beside it, how often {model.kinds} kinds of patches are neighbours of each other")
     else:
-        parts = [f"each patch is seen by itself, through {layers} of a perceptron of width {s.hidden}"]
-    pooling = "gated attention pooling" if s.gated else "attention pooling"
+        parts = [f"each patch is seen by itself, through {layers} of a perceptron of width {model.hidden}"]
+    pooling = "gated attention pooling" if model.gated else "attention pooling"
     parts.append(pooling if method.attention else "mean pooling: every patch counts the same")
-    parts.append(f"jigsaw: {_jigsaw(s)}; {_lambda(s)}" if method.jigsaw else "no jigsaw")
+    parts.append(f"jigsaw: {_jigsaw(model)}; {s.train.lambda_.rule().describe()}" if method.jigsaw else "no jigsaw")
     if s.level == "patient":
         parts.append("all slides of a patient are pooled into one prediction")
     return f"{'. '.join(part[0].upper() + part[1:] for part in parts)}."
 
 
 def training_words(settings: Mapping[str, Any]) -> str:
-    s = known_settings(settings)
-    if s.patience:
+    level, train = known_settings(settings).level, known_settings(settings).train
+    if train.patience:
         stop = (
-            f"at most {s.epochs} epochs; {s.validation:.0%} of the training patients are held back and training "
-            f"stops when their loss has not fallen by {s.margin:g} for {s.patience} epochs; the best epoch is kept"
+            f"at most {train.epochs} epochs; {train.validation:.0%} of the training patients are held back and "
+            f"training stops when their loss has not fallen by {train.margin:g} for {train.patience} epochs; the best "
+            "epoch is kept"
         )
     else:
-        stop = f"{s.epochs} epochs on all training slides, the last weights are kept"
-    weights = ", classes weighted by rarity" if s.class_weights else ""
-    batch = f"{s.batch_size} {s.level}{'s' * (s.batch_size != 1)} a step"
-    return f"Adam, learning rate {s.lr:g}, weight decay {s.weight_decay:g}, {batch}{weights}; {stop}."
+        stop = f"{train.epochs} epochs on all training slides, the last weights are kept"
+    weights = ", classes weighted by rarity" if train.class_weights else ""
+    batch = f"{train.batch_size} {level}{'s' * (train.batch_size != 1)} a step"
+    return f"Adam, learning rate {train.lr:g}, weight decay {train.weight_decay:g}, {batch}{weights}; {stop}."
 
 
 def known_settings(settings: Mapping[str, Any]) -> Settings:
     """Those of a job that are settings of the method, without seed and marks."""
-    return Settings(**{key: value for key, value in settings.items() if key in Settings.__dataclass_fields__})
+    names = {setting.name for setting in settings_of(Settings)}
+    return Settings(**{name: value for name, value in settings.items() if name in names})
 
 
 def study_toml(run: Run) -> str:
     """A study file that asks for this run again."""
     settings = {job.variant: known_settings(job.settings) for job in run.jobs}
-    default = Settings()
+    default = Settings().flat()
     differ, shared = different(settings)
-    one = settings[run.jobs[0].variant]
+    one = settings[run.jobs[0].variant].flat()
     folds = {cohort: _given_folds(run, cohort) for cohort in run.cohorts}
     lines = [f"folds = {max(job.fold for job in run.jobs) + 1}", f"seeds = {list(run.seeds)}"]
     lines += ["by_site = true"] * bool(run.about.get("by_site"))
@@ -84,8 +78,8 @@ def study_toml(run: Run) -> str:
         if folds[cohort] is not None:
             given["splits"] = str(folds[cohort])
         lines += [f"{key} = {_text(value)}" for key, value in given.items()]
-    common = {name: getattr(one, name) for name in shared if getattr(one, name) != getattr(default, name)}
-    own = {name: {key: getattr(settings[name], key) for key in differ} for name in run.variants}
+    common = {name: one[name] for name in shared if one[name] != default[name]}
+    own = {name: {key: settings[name].flat()[key] for key in differ} for name in run.variants}
     tables = {"defaults": common} | {f"variants.{_text(name)}": values for name, values in own.items()}
     for title, values in tables.items():
         lines += ["", f"[{title}]"] + [f"{key.rstrip('_')} = {_text(value)}" for key, value in values.items()]
@@ -94,33 +88,18 @@ def study_toml(run: Run) -> str:
 
 def different(variants: Mapping[str, Settings]) -> tuple[list[str], list[str]]:
     """Names of the settings in which variants differ, and of those that all share."""
-    names = list(Settings.__dataclass_fields__)
-    differ = [name for name in names if len({getattr(s, name) for s in variants.values()}) > 1]
-    return differ, [name for name in names if name not in differ]
+    flat = [settings.flat() for settings in variants.values()]
+    differ = [name for name in flat[0] if len({values[name] for values in flat}) > 1]
+    return differ, [name for name in flat[0] if name not in differ]
 
 
-def _graph(s: Settings) -> str:
-    if s.graph == "radius":
-        return f"patches within {s.radius:g} microns of each other are joined, weights falling with distance"
-    sigma = SIGMAS[s.sigma] if isinstance(s.sigma, str) else f"sigma = {s.sigma:g} of the slide's longer side"
-    return f"each patch is joined to its {s.k} nearest neighbours, with weights exp(-distance² / sigma²) where {sigma}"
-
-
-def _jigsaw(s: Settings) -> str:
+def _jigsaw(model: ModelOptions) -> str:
     return {
-        "position": f"every patch is asked in which of {s.grid} x {s.grid} cells of its slide it lies "
-        f"({s.share:.0%} of the patches a step)",
+        "position": f"every patch is asked in which of {model.grid} x {model.grid} cells of its slide it lies "
+        f"({model.share:.0%} of the patches a step)",
         "consistency": "a discriminator tells patches in their own places from patches whose features were permuted",
         "equivariance": "the encoder is penalised where permuting patches and encoding them do not commute",
-    }[s.jigsaw]
-
-
-def _lambda(s: Settings) -> str:
-    policy = LAMBDAS.get(str(s.lambda_))
-    if policy is None:
-        return f"fixed weight lambda = {float(s.lambda_):g}"
-    every = "epoch" if s.lambda_every == 1 else f"{s.lambda_every} epochs"
-    return policy.format(a=s.lambda_a, b=s.lambda_b, every=every)
+    }[model.jigsaw]
 
 
 def _given_folds(run: Run, cohort: str) -> Path | None:

@@ -34,13 +34,14 @@ def methods_section(run: Run) -> Html:
 def settings_section(run: Run) -> Html:
     variants = {name: known_settings(_settings(run)[name]) for name in run.variants}
     differ, shared = different(variants)
-    one = next(iter(variants.values()))
+    flat = {name: settings.flat() for name, settings in variants.items()}
+    one = next(iter(flat.values()))
     parts = []
     if differ == ["method"] and all(s.method == name for name, s in variants.items()):
         parts.append(tag("p", "The variants are the five methods as they are, or some of them. The same for all:"))
     elif differ:
         header = ["setting", *variants]
-        rows = [[name.rstrip("_"), *(_shown(getattr(s, name)) for s in variants.values())] for name in differ]
+        rows = [[name.rstrip("_"), *(_shown(values[name]) for values in flat.values())] for name in differ]
         if len(variants) > len(rows) or len(variants) > 6:  # wider than the page: turned
             header, *rows = [list(cells) for cells in zip(header, *rows, strict=True)]
             header[0] = "variant"
@@ -49,7 +50,7 @@ def settings_section(run: Run) -> Html:
             table(header, rows, class_="words"),
         ]
         parts.append(tag("p", "The same for all:"))
-    pairs = [f"{name.rstrip('_')} = {_shown(getattr(one, name))}" for name in shared if name != "device"]
+    pairs = [f"{name.rstrip('_')} = {_shown(one[name])}" for name in shared if name != "device"]
     return join([*parts, tag("p", " · ".join(pairs), class_="note")], "\n")
 
 

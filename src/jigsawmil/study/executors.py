@@ -57,7 +57,7 @@ def run_local(jobs: Sequence[Job], processes: int, listen: Listener) -> None:
     threads = max(1, torch.get_num_threads() // processes)
     others = multiprocessing.active_children()
     started = context.Value("i", 0)
-    gpus = open_gpus(job.settings.device for job in jobs)
+    gpus = open_gpus(job.settings.train.device for job in jobs)
     pool = ProcessPoolExecutor(processes, context, _start_worker, (threads, gpus, told, started))
     try:
         with deaf_to_interrupts():  # workers are started here, and inherit it

@@ -69,7 +69,7 @@ class Job:
     @property
     def spec(self) -> dict[str, Any]:
         """What the results depend on; a folder with another one is never mixed in."""
-        settings = {key: value for key, value in asdict(self.settings).items() if key not in IDLE}
+        settings = {key: value for key, value in self.settings.flat().items() if key not in IDLE}
         split = {"train": list(self.split.train), "val": list(self.split.val), "test": list(self.split.test)}
         folds = hashlib.sha256(json.dumps(split).encode()).hexdigest()[:16]
         return {
@@ -92,7 +92,7 @@ def run_job(job: Job, on_epoch: Callable[[Epoch], None] | None = None) -> None:
     leaves the folder, and both succeed.
     """
     started = time.time()
-    feed = _feed(job.source, job.graph, job.settings.grid, job.settings.level, job.shuffled, job.memory_gb)
+    feed = _feed(job.source, job.graph, job.settings.model.grid, job.settings.level, job.shuffled, job.memory_gb)
     if fingerprint(feed.cohort) != job.fingerprint:
         raise StudyError(f"{job.source.labels}: the labels or features changed after the study was planned. Run again.")
     if job.folder.exists() and any(job.folder.iterdir()):
@@ -133,7 +133,7 @@ def predict_table(
     rows: list[dict[str, Any]] = []
     attention: dict[str, np.ndarray] = {}
     coords: dict[str, np.ndarray] = {}
-    found = run_model(model, feed.prepared(bags), device=settings.device, precision=settings.precision)
+    found = run_model(model, feed.prepared(bags), device=settings.train.device, precision=settings.train.precision)
     for bag, seen in zip(bags, found, strict=True):
         first = cohort.slides[feed.members[bag][0]]
         row = {"slide_id": seen.name, "patient_id": first.patient_id, "label": cohort.classes[first.label]}

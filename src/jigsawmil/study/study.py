@@ -3,19 +3,18 @@
 import json
 import tomllib
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from contextlib import suppress
-from dataclasses import asdict, dataclass, field, fields, replace
+from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
 from ..cohort.cohort import Cohort
 from ..cohort.split_files import read_splits, write_folds
 from ..cohort.splits import Fold, check_folds, make_folds
-from ..config import choose, require
+from ..config import check_type, check_types, choose, require
 from ..errors import ConfigError, JigsawmilError, StudyError
 from ..graph import GraphConfig
 from ..synthetic.standins import StandIn, read_standin
-from ..train.settings import Settings, check_type, check_types
+from ..train.settings import Settings, check_names
 from .executors import Event, Listener, run_local
 from .gather import Result, by_reason, gather, whole
 from .job import CohortSpec, Job, check_patients, fingerprint
@@ -30,7 +29,7 @@ COHORT_KEYS = {
     **dict.fromkeys(("mpp", "patch_size"), float),
 }
 PATHS = ("labels", "features", "slide_table", "splits")
-DEFAULTS = asdict(Settings())
+DEFAULTS = Settings().flat()
 Executor = Callable[[Sequence[Job], Mapping[str, Cohort], Path, Listener], None]
 Folds = Mapping[tuple[str, int], list[Fold]]  # of a cohort and a seed
 
@@ -100,11 +99,11 @@ def read_study(path: str | Path) -> Study:
         if "splits" in table:
             splits[name] = table.pop("splits")
         cohorts[name] = cohort_spec(table, where)
-    _known_settings(defaults, f"{path.name}: defaults")  # a mistake in them is theirs, not the first variant's
+    check_names(defaults, f"{path.name}: defaults")  # a mistake in them is theirs, not the first variant's
     variants = {}
     for name, table in variant_tables.items():
         where = f"{path.name}: variants.{name}"
-        variants[name] = make_settings({"method": name, **defaults, **_table(table, where)}, where)
+        variants[name] = Settings.from_flat({"method": name, **defaults, **_table(table, where)}, where)
     if "seeds" in values:
         require(f"{path.name}: seeds", values["seeds"], isinstance(values["seeds"], list), "a list such as [0, 1]")
         values["seeds"] = tuple(values["seeds"])
@@ -138,25 +137,6 @@ def on_standins(study: Study, folder: Path) -> Study:
         )
     published = study.published and replace(study.published, figures={})
     return replace(study, cohorts=cohorts, splits={}, published=published, phantom=True)
-
-
-def make_settings(values: Mapping[str, Any], where: str = "settings") -> Settings:
-    """Settings from a flat table; `lambda` is spelt as people spell it."""
-    _known_settings(values, where)
-    try:
-        flat = {("lambda_" if key == "lambda" else key): value for key, value in values.items()}
-        if isinstance(flat.get("lambda_"), str):
-            with suppress(ValueError):  # the command line's "0.5" is a study file's 0.5
-                flat["lambda_"] = float(flat["lambda_"])
-        return Settings(**flat)
-    except ConfigError as error:
-        raise ConfigError(f"{where}: {error}") from error
-
-
-def _known_settings(values: Mapping[str, Any], where: str) -> None:
-    known = [field.name.rstrip("_") for field in fields(Settings)]
-    for key in values:
-        choose(f"{where}: key", "lambda" if key == "lambda_" else key, known)
 
 
 def _table(value: Any, where: str) -> dict[str, Any]:
@@ -294,9 +274,9 @@ def _change(key: str, found: Any, wanted: Any) -> str:
 def _graph_for(settings: Settings, variants: Iterable[Settings]) -> GraphConfig | None:
     """Methods without a graph share the slides prepared for those with one, so that slides are read once."""
     if settings.needs_graph:
-        return settings.graph_config()
-    kin = [v for v in variants if v.needs_graph and (v.grid, v.level) == (settings.grid, settings.level)]
-    return kin[0].graph_config() if kin else None
+        return settings.graph
+    kin = [v for v in variants if v.needs_graph and (v.model.grid, v.level) == (settings.model.grid, settings.level)]
+    return kin[0].graph if kin else None
 
 
 def _folds(study: Study, name: str, cohort: Cohort, seed: int) -> list[Fold]:

@@ -1,36 +1,58 @@
 """How a model is fitted."""
 
+import math
 from dataclasses import dataclass, field
 
-from ..config import choose, require
-from .lambdas import LambdaConfig
+from ..config import choose, require, setting
+from .policies import Policy, find_policy
 
 PRECISIONS = ("float32", "bfloat16", "float16")
 
 
 @dataclass(frozen=True, kw_only=True)
+class LambdaConfig:
+    """The weight of the jigsaw. a, b: of the paper's Gamma prior. every: the paper's n_lambda."""
+
+    policy: str | float = setting(
+        "em", "Weight of the jigsaw: a number, em, em-per-slide or balanced.", name="lambda_", option=True
+    )
+    a: float = setting(1.0, "Shape a of the Gamma prior, for em and em-per-slide.", name="lambda_a")
+    b: float = setting(1.0, "Rate b of the Gamma prior, for em and em-per-slide.", name="lambda_b")
+    every: int = setting(1, "Epochs between two updates of lambda.", name="lambda_every")
+
+    def __post_init__(self) -> None:
+        self.rule()
+        require("lambda a", self.a, 0 < self.a < math.inf, "a number above 0")
+        require("lambda b", self.b, 0 <= self.b < math.inf, "a number of at least 0")
+        require("lambda every", self.every, isinstance(self.every, int) and self.every >= 1, "at least 1 epoch")
+
+    def rule(self) -> Policy:
+        return find_policy(self.policy)(self)
+
+
+@dataclass(frozen=True, kw_only=True)
 class TrainConfig:
-    """How a model is fitted. lr and weight_decay are the paper's; it is silent on the rest.
+    """How a model is fitted. lr and weight_decay are the paper's; it is silent on the rest."""
 
-    epochs: the most passes over the training bags. patience: epochs without a better validation loss before stopping;
-    0 = no validation, all epochs, the last weights. validation: share of the training patients held back for that.
-    margin: by how much (nats) a loss must fall to be better: a dozen slides cannot tell smaller gains from luck.
-    batch_size: bags a step. clip: largest norm of the gradient. class_weights: weigh classes by their rarity.
-    device: auto, cpu, cuda, cuda:1. precision: float32, or bfloat16 / float16 autocast where the device has it.
-    """
-
-    epochs: int = 50
-    patience: int = 10
-    validation: float = 0.2
-    margin: float = 0.01
-    lr: float = 1e-4
-    weight_decay: float = 1e-5
-    batch_size: int = 1
-    clip: float = 5.0
-    class_weights: bool = False
-    device: str = "auto"
-    precision: str = "float32"
     lambda_: LambdaConfig = field(default_factory=LambdaConfig)
+    epochs: int = setting(50, "The most passes over the training slides.", option=True)
+    patience: int = setting(
+        10,
+        "Epochs without a better validation loss before training stops; 0: no validation, all epochs, the last "
+        "weights are kept.",
+        option=True,
+    )
+    validation: float = setting(0.2, "Share of the training patients held back for validation.")
+    margin: float = setting(
+        0.01, "A loss is better if it has fallen by this much (nats); smaller gains on a dozen slides are luck."
+    )
+    lr: float = setting(1e-4, "Learning rate.", option=True)
+    weight_decay: float = setting(1e-5, "Weight decay.")
+    batch_size: int = setting(1, "Slides (or patients) per step.", option=True)
+    clip: float = setting(5.0, "Largest norm of the gradient.")
+    class_weights: bool = setting(False, "Weigh classes by their rarity.")
+    device: str = setting("auto", "auto, cpu, cuda, cuda:1.", option=True)
+    precision: str = setting("float32", "float32, or bfloat16 or float16 autocast if the device has it.")
 
     def __post_init__(self) -> None:
         for name, least in (("epochs", 1), ("patience", 0), ("batch_size", 1)):

@@ -1,7 +1,7 @@
 """`SlideClassifier`: one method as a scikit-learn estimator over bags."""
 
+import inspect
 from collections.abc import Sequence
-from dataclasses import fields
 from pathlib import Path
 from typing import Any
 
@@ -15,63 +15,43 @@ from ..bags.formats import read_bag
 from ..cohort.cohort import Cohort
 from ..cohort.labels import sort_classes
 from ..cohort.splits import Fold
+from ..config import settings_of
 from ..errors import FeatureError, StudyError
+from ..nn.options import DEFAULT_METHOD
 from .apply import apply_model
 from .checkpoint import load_model, save_model
 from .feed import Feed
 from .fold import fit_split, make_card
 from .settings import Settings
 
+_SETTINGS = {
+    setting.name: setting for setting in settings_of(Settings) if setting.name != "level"
+}  # a bag is what it is
+
 
 class SlideClassifier(ClassifierMixin, BaseEstimator):
     """Fit on bags (or paths of feature files) and one label each; predict on bags.
 
-    Parameters are those of `Settings`; `positive` and `ordinal` those of `Cohort`; `seed` decides all randomness.
+    Parameters are the settings (docs/settings.md) but for `level`; `positive` and `ordinal` those of `Cohort`; `seed`
+    decides all randomness.
     Learned: `classes_` (as given to `fit`, or text after `load`; the positive one last), `model_`, `card_`, `history_`.
     scikit-learn's own AUC takes the last class in sorted order for positive: leave `positive` out there.
     """
 
     def __init__(
         self,
-        method: str = "graph-abmil+jigsaw",
+        method: str = DEFAULT_METHOD,
         *,
-        graph: str = "knn",
-        k: int = 50,
-        radius: float = 500.0,
-        sigma: str | float = "max-knn",
-        conv: str = "gat",
-        hidden: int = 256,
-        layers: int = 2,
-        heads: int = 1,
-        attention_dim: int = 128,
-        gated: bool = False,
-        dropout: float = 0.0,
-        jigsaw: str = "position",
-        grid: int = 10,
-        share: float = 0.9,
-        kinds: int = 0,
-        lambda_: str | float = "em",
-        lambda_a: float = 1.0,
-        lambda_b: float = 1.0,
-        lambda_every: int = 1,
-        epochs: int = 50,
-        patience: int = 10,
-        validation: float = 0.2,
-        margin: float = 0.01,
-        lr: float = 1e-4,
-        weight_decay: float = 1e-5,
-        batch_size: int = 1,
-        clip: float = 5.0,
-        class_weights: bool = False,
-        device: str = "auto",
-        precision: str = "float32",
         positive: str | int | None = None,
         ordinal: bool = False,
         seed: int = 0,
+        **settings: Any,
     ) -> None:
-        arguments = locals()
-        for name in self._get_param_names():
-            setattr(self, name, arguments[name])
+        given = {"method": method, **settings, "positive": positive, "ordinal": ordinal, "seed": seed}
+        call = inspect.signature(type(self)).bind(**given)  # an unknown name is a TypeError
+        call.apply_defaults()
+        for name, value in call.arguments.items():
+            setattr(self, name, value)
 
     def fit(
         self, X: Sequence[Bag | str | Path], y: Sequence[object], patients: Sequence[object] | None = None
@@ -80,7 +60,7 @@ class SlideClassifier(ClassifierMixin, BaseEstimator):
         settings = self._settings()
         positive = None if self.positive is None else str(self.positive)
         cohort = Cohort.from_bags(_bags(X), y, patients, positive=positive, ordinal=self.ordinal)
-        feed = Feed(cohort, settings.graph_config() if settings.needs_graph else None, settings.grid, memory_gb=1e3)
+        feed = Feed(cohort, settings.graph if settings.needs_graph else None, settings.model.grid, memory_gb=1e3)
         split = Fold(train=tuple(map(str, cohort.slide_ids)), test=())
         self.model_, progress = fit_split(feed, split, settings, self.seed, 0)
         self.card_ = make_card(feed, self.model_, settings, self.seed, progress)
@@ -132,8 +112,22 @@ class SlideClassifier(ClassifierMixin, BaseEstimator):
         return classifier
 
     def _settings(self) -> Settings:
-        names = {field.name for field in fields(Settings)}
-        return Settings(**{name: value for name, value in self.get_params().items() if name in names})
+        return Settings(**{name: getattr(self, name) for name in _SETTINGS})
+
+
+def _signature() -> inspect.Signature:
+    """What scikit-learn reads the parameters from: `self`, all settings, and those of `__init__` itself."""
+    own = inspect.signature(SlideClassifier.__init__).parameters
+    parameters = {name: own[name] for name in ("self", "method")}
+    for name, setting in _SETTINGS.items():
+        if name not in own:
+            keyword = inspect.Parameter.KEYWORD_ONLY
+            parameters[name] = inspect.Parameter(name, keyword, default=setting.default, annotation=setting.kind)
+    rest = {name: parameter for name, parameter in own.items() if name != "settings" and name not in parameters}
+    return inspect.Signature([*parameters.values(), *rest.values()])
+
+
+SlideClassifier.__init__.__signature__ = _signature()  # type: ignore[attr-defined]
 
 
 def _bags(items: Sequence[Bag | str | Path]) -> list[Bag]:

@@ -16,11 +16,11 @@ from ..nn.batch import Batch
 from ..nn.model import Model
 from ..tasks import get_task
 from .checkpoint import load_state, save_state
-from .config import TrainConfig
+from .config import LambdaConfig, TrainConfig
 from .devices import autocast, pick_device
 from .feed import Feed
 from .infer import run_model
-from .lambdas import Lambda, LambdaConfig
+from .lambdas import Lambda
 from .team import ALONE, Team, skip_draws
 
 SAVE_SECONDS = 30.0  # between two saves of a running training
@@ -77,7 +77,7 @@ def fit(
     device = pick_device(config.device)
     model.to(device)
     optimiser = torch.optim.Adam(model.parameters(), config.lr, weight_decay=config.weight_decay, fused=True)
-    lam = Lambda(config.lambda_ if model.jigsaw is not None else LambdaConfig(policy="fixed", value=0.0))
+    lam = Lambda(config.lambda_ if model.jigsaw is not None else LambdaConfig(policy=0.0))
     weights = class_weights(feed.labels[list(train)], model.config.classes) if config.class_weights else None
     scaler = torch.amp.GradScaler(device.type, enabled=config.precision == "float16")  # small gradients would be 0
     progress = Progress([], 0, {})

@@ -1,14 +1,13 @@
 """One model on one split of a cohort: fitted to its training slides, with the card that says what it is."""
 
 from collections.abc import Callable
-from dataclasses import asdict
 from pathlib import Path
 
 import numpy as np
 
 from ..cohort.splits import Fold, inner_split
 from ..errors import SplitError
-from ..nn.model import Model, build_model
+from ..nn.model import Model, seeded_model
 from .checkpoint import ModelCard, origin
 from .feed import Feed
 from .fit import Epoch, Progress, fit
@@ -27,7 +26,7 @@ def fit_split(
     team: Team = ALONE,
 ) -> tuple[Model, Progress]:
     """A model fitted to a fold's training slides. The validation slides come out of them, never out of the test."""
-    cohort, config = feed.cohort, settings.train_config()
+    cohort, config = feed.cohort, settings.train
     train, val = list(split.train), list(split.val)
     if config.patience and not val:
         row_of = {slide: row for row, slide in enumerate(cohort.slide_ids)}
@@ -41,17 +40,17 @@ def fit_split(
     if not config.patience:
         train, val = train + val, []
     shape = settings.model_config(cohort.dim, cohort.task, len(cohort.classes))
-    model = build_model(**asdict(shape), seed=_mix(seed, fold))
+    model = seeded_model(shape, _mix(seed, fold))
     bags = feed.bags_of(train), feed.bags_of(val)
     return model, fit(model, feed, *bags, config, seed=_mix(seed, fold), on_epoch=on_epoch, state=state, team=team)
 
 
 def make_card(feed: Feed, model: Model, settings: Settings, seed: int, progress: Progress) -> ModelCard:
     cohort = feed.cohort
-    training = {"settings": asdict(settings), "seed": seed, "slides": len(cohort), "best_epoch": progress.best}
+    training = {"settings": settings.flat(), "seed": seed, "slides": len(cohort), "best_epoch": progress.best}
     return ModelCard(
         model=model.config,
-        graph=settings.graph_config(),
+        graph=settings.graph,
         classes=cohort.classes,
         encoder=cohort.encoder,
         patch_um=cohort.patch_um,

@@ -1,0 +1,45 @@
+"""How the patches of a slide are joined."""
+
+from dataclasses import dataclass
+
+from .config import choose, require, setting
+
+SIGMAS = {
+    "max-knn": "sigma is the largest distance between neighbours",
+    "max-nearest": "sigma² is the largest distance to a nearest neighbour",
+}
+
+
+@dataclass(frozen=True, kw_only=True)
+class GraphConfig:
+    """How patches are joined: `knn` is the paper's; `radius` is in microns, so that 20x and 40x slides agree.
+
+    Either of two patches may name the other as its neighbour. A radius graph takes `radius` as its sigma.
+    """
+
+    kind: str = setting("knn", "Graph of the patches: knn, or radius (in microns).", name="graph")
+    k: int = setting(50, "Nearest neighbours of a patch.", option=True)
+    radius: float = setting(500.0, "Patches at most this many microns apart are neighbours; for radius graphs.")
+    sigma: str | float = setting(
+        "max-knn",
+        "Scale of the Gaussian edge weight in knn graphs: max-knn (sigma is the largest distance between neighbours; "
+        "the paper's text), max-nearest (sigma^2 is the largest distance to a nearest neighbour; the paper's "
+        "appendix), or a number in units of the slide's longer side.",
+    )
+
+    def __post_init__(self) -> None:
+        choose("graph kind", self.kind, ("knn", "radius"))
+        require("k", self.k, isinstance(self.k, int) and self.k >= 1, "a whole number of at least 1")
+        require("radius", self.radius, self.radius > 0, "microns above 0")
+        if isinstance(self.sigma, str):
+            choose("sigma", self.sigma, SIGMAS)
+        else:
+            require("sigma", self.sigma, self.sigma > 0, "a number above 0, or max-knn or max-nearest")
+
+    def describe(self) -> str:
+        """In the words of a report."""
+        if self.kind == "radius":
+            return f"patches within {self.radius:g} microns of each other are joined, weights falling with distance"
+        weights = "with weights exp(-distance² / sigma²)"
+        sigma = SIGMAS.get(str(self.sigma)) or f"sigma = {self.sigma:g} of the slide's longer side"
+        return f"each patch is joined to its {self.k} nearest neighbours, {weights} where {sigma}"
