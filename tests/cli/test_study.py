@@ -93,7 +93,7 @@ def test_on_data_the_published_figures_stand_beside_ours(jigsawmil, file: Path, 
     assert line.split()[-3:] == ["0.12", "±", "0.34"]
     file.write_text(text.split("[published.BRCA]")[0])
     bare = jigsawmil("study", file, "--out", file.parent / "run")
-    assert "The paper's figures are not at hand; put them under [published] in" in said(bare)
+    assert "The paper's figures are not given; put them under [published] in" in said(bare)
 
 
 def test_a_study_without_standins_is_told_what_to_write(jigsawmil, file: Path) -> None:

@@ -8,14 +8,16 @@ import pandas as pd
 import pytest
 from rich.console import Console
 
+from jigsawmil.cli.terminal import rendered
 from jigsawmil.errors import StudyError
-from jigsawmil.report.control import control_lines, control_table, shuffle_control
+from jigsawmil.report.control import blind_variants, control_lines, control_table, shuffle_control
 from jigsawmil.statistics.metrics import patient_level
 from jigsawmil.statistics.paired import delong_test
 from jigsawmil.study.compare import summarise
 
 GRADES = ["low", "middle", "high"]
 Make = Callable[..., pd.DataFrame]
+BLIND = {"abmil"}
 STRONG = {"abmil": 0.2, "graph-mil": 1.5, "graph-abmil": 2.5}
 
 
@@ -38,7 +40,7 @@ def test_the_control_pairs_each_method_with_itself(predictions: Make) -> None:
 
 def test_place_matters_where_shuffling_costs(predictions: Make) -> None:
     control = shuffle_control(predictions(STRONG), predictions({**STRONG, "graph-abmil": 0.0}, noise=1))
-    answer, *methods, caveat = control_lines(control)
+    answer, *methods, caveat = control_lines(control, BLIND)
     assert answer.startswith("Does place matter in this cohort? Yes: of 2 methods that can see places, 1 lose")
     assert answer.endswith(": graph-abmil.")
     line = next(line for line in methods if line.startswith("graph-abmil:"))
@@ -51,7 +53,7 @@ def test_place_matters_where_shuffling_costs(predictions: Make) -> None:
 def test_no_difference_is_not_sold_as_irrelevance(predictions: Make) -> None:
     control = shuffle_control(predictions(STRONG), predictions(STRONG, noise=1))
     assert (control["delong_p_holm"] >= 0.05).all()  # else this test tells nothing
-    answer, *methods, _ = control_lines(control)
+    answer, *methods, _ = control_lines(control, BLIND)
     assert "Not shown" in answer
     assert "does not show that place is irrelevant" in answer
     row = control.set_index("variant").loc["graph-mil"]
@@ -62,15 +64,24 @@ def test_no_difference_is_not_sold_as_irrelevance(predictions: Make) -> None:
 def test_a_method_without_eyes_for_places_is_no_evidence(predictions: Make) -> None:
     control = shuffle_control(predictions({"abmil": 2.5}), predictions({"abmil": 0.0}, noise=1))
     assert control["delong_p_holm"].item() < 0.05
-    answer, line, _ = control_lines(control)
+    answer, line, _ = control_lines(control, BLIND)
     assert "Yes" not in answer
+    assert "Not asked" in answer
+    assert "noise of training" in line
+
+
+def test_the_method_of_a_variant_decides_whether_it_sees_places_and_not_its_name(predictions: Make) -> None:
+    methods = {"ABMIL": "abmil", "abmil": "graph-abmil", "mine": "abmil+jigsaw", "GAT": "graph-mil"}
+    assert blind_variants(methods) == {"ABMIL"}
+    control = shuffle_control(predictions({"ABMIL": 2.5}), predictions({"ABMIL": 0.0}, noise=1))
+    answer, line, _ = control_lines(control, blind_variants(methods))
     assert "Not asked" in answer
     assert "noise of training" in line
 
 
 def test_better_without_places_is_said_as_such(predictions: Make) -> None:
     control = shuffle_control(predictions({"graph-mil": 0.0}), predictions({"graph-mil": 2.5}, noise=1))
-    answer, line, _ = control_lines(control)
+    answer, line, _ = control_lines(control, BLIND)
     assert "Not shown" in answer
     assert "misled" in line
 
@@ -79,14 +90,14 @@ def test_the_adjusted_p_decides(predictions: Make) -> None:
     control = shuffle_control(predictions(STRONG), predictions(STRONG, noise=1)).assign(
         difference=0.1, low=0.01, high=0.19, delong_p=0.02, delong_p_holm=0.06
     )
-    assert "Not shown" in control_lines(control)[0]
+    assert "Not shown" in control_lines(control, BLIND)[0]
 
 
 def test_equal_runs_differ_by_nothing(predictions: Make) -> None:
     control = shuffle_control(predictions(STRONG), predictions(STRONG))
     assert (control["difference"] == 0).all()
     assert (control["delong_p_holm"] == 1).all()
-    assert not any("nan" in line for line in control_lines(control))
+    assert not any("nan" in line for line in control_lines(control, BLIND))
 
 
 def test_beyond_two_classes_the_corrected_t_decides(graded: pd.DataFrame) -> None:
@@ -98,11 +109,11 @@ def test_beyond_two_classes_the_corrected_t_decides(graded: pd.DataFrame) -> Non
     strong = control["variant"] == "graph-abmil+jigsaw"
     assert control["delong_p"].isna().all()
     certain = control.assign(t_p_holm=np.where(strong, 0.01, 0.5))
-    answer, *methods, _ = control_lines(certain)
+    answer, *methods, _ = control_lines(certain, BLIND)
     assert answer.endswith(": graph-abmil+jigsaw.")
     assert "corrected t p = 0.010" in methods[-1]
     assert not any("nan" in line or "DeLong p" in line for line in methods)
-    undefined = control_lines(control.assign(t_p_holm=np.nan))
+    undefined = control_lines(control.assign(t_p_holm=np.nan), BLIND)
     assert "no test is defined" in undefined[-2]
 
 
@@ -111,7 +122,7 @@ def test_the_table_fits_and_holds_the_figures(predictions: Make) -> None:
         predictions(), predictions(dict.fromkeys(predictions()["variant"].unique(), 0.1), noise=1)
     )
     console = Console(width=300, file=StringIO())
-    console.print(control_table(control, 80))
+    console.print(rendered(control_table(control), 80))
     said = console.file.getvalue()
     assert max(map(len, said.splitlines())) <= 80
     for row in control.itertuples():

@@ -1,6 +1,7 @@
 """The report says what the tables say, escapes every name, fetches nothing, and tells what is missing."""
 
 import json
+import re
 import shutil
 from collections.abc import Callable
 from html.parser import HTMLParser
@@ -80,6 +81,20 @@ def own(small: Path, tmp_path: Path) -> Path:
     return Path(shutil.copytree(small, tmp_path / "own"))
 
 
+def test_a_variant_of_abmil_by_another_name_is_known_to_see_no_places(
+    predictions, make_run: Make, report, tmp_path: Path
+) -> None:
+    true, moved = predictions({"ABMIL": 2.5, "GAT": 2.5}), predictions({"ABMIL": 0.0, "GAT": 0.0}, noise=1)
+    run = make_run(tmp_path / "run", {"colon": true}, {"colon": CLASSES}, control={"colon": moved})
+    for file in run.glob("jobs/*/ABMIL/*/job.json"):
+        job = json.loads(file.read_text())
+        file.write_text(json.dumps({**job, "spec": {**job["spec"], "method": "abmil"}}))
+    page = report(run)
+    assert "Yes: of 1 method that can see places, 1 lose AUC when they are shuffled" in page.text
+    assert re.search(r"ABMIL: AUC [^:]+: it sees no places, so this is the noise of training", page.text)
+    assert re.search(r"GAT: AUC [^:]+: worse without its places", page.text)
+
+
 def test_every_figure_of_the_tables_is_in_the_page(whole: Path, report) -> None:
     page = report(whole)
     summary, pairs = pd.read_csv(whole / "summary.csv"), pd.read_csv(whole / "comparisons.csv")
@@ -90,7 +105,7 @@ def test_every_figure_of_the_tables_is_in_the_page(whole: Path, report) -> None:
     assert all(f"{abs(gap):.3f}" in page.text for gap in pairs["difference"])
     assert "100 80 " in page.text  # slides and patients
     true, moved = (pd.read_csv(f / "predictions.csv", dtype={"slide_id": str}) for f in (whole, whole / "control"))
-    assert all(line in page.text for line in control_lines(shuffle_control(true, moved, CLASSES)))
+    assert all(line in page.text for line in control_lines(shuffle_control(true, moved, CLASSES), {"abmil"}))
     assert "3 slides are small." in page.text  # the audit's note
     assert "10 min of fitting (60 epochs)" in page.text
     assert "commit abc" in page.text

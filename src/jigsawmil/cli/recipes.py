@@ -8,14 +8,14 @@ from typing import Annotated
 import typer
 from rich.console import Console
 from rich.markup import escape
-from rich.table import Table
 
 from ..cohort.recipes import RECIPES, Labelled, make_labels, reasons_text
 from ..errors import LabelError
-from ..report.tables import Column, counted, table_of, worded
+from ..report.tables import Column, Table, counted
 from .app import app
 from .options import Quiet
 from .show import check_target, console, write_csv
+from .terminal import rendered
 
 SHOWN = 6  # reasons of a rule; the CSV of what was dropped has them all
 
@@ -65,14 +65,14 @@ def labels(
     write_csv(made.dropped, rest)
     write_csv(made.labels, out)
     if not quiet:
-        screen.print(rules_table(made, screen.width), "")
+        screen.print(rendered(rules_table(made), screen.width), "")
         for note in made.notes:
             screen.print(f"Note: {escape(note)}", highlight=False)
     _tell(made, out, rest, features, screen)
 
 
-def rules_table(made: Labelled, width: int) -> Table:
-    """One row a rule. width: columns of the terminal."""
+def rules_table(made: Labelled) -> Table:
+    """One row per rule."""
     steps = made.steps
 
     def number(n: int) -> str:
@@ -88,7 +88,7 @@ def rules_table(made: Labelled, width: int) -> Table:
     ]
     ends = [i - 1 for i, step in enumerate(steps) if step.opens]
     notes = ["A patient is dropped with the last slide; by value: slides, or patients where there are no slides yet."]
-    return worded(table_of(columns, width, ends), made.recipe.title, notes)
+    return Table(made.recipe.title, columns, notes, ends)
 
 
 def _tell(made: Labelled, out: Path, rest: Path, features: Path | None, screen: Console) -> None:

@@ -21,8 +21,8 @@ from ..cluster.studies import run_on_ray
 from ..cohort.cohort import Cohort
 from ..errors import ConfigError, StudyError
 from ..files import replacing
-from ..report.control import control_lines, control_table, shuffle_control
-from ..report.paper_tables import PHANTOM, PaperForm, paper_markdown, paper_tables
+from ..report.control import blind_variants, control_lines, control_table, shuffle_control
+from ..report.paper_tables import PHANTOM, PaperForm, paper_markdown, paper_table
 from ..report.pictures import write_pictures
 from ..report.tables import comparison_table, summary_table
 from ..slides.slide import find_slides
@@ -31,6 +31,7 @@ from ..study.published import Published
 from ..study.study import Study, run_study
 from .options import WhereOptions
 from .progress import StudyProgress
+from .terminal import rendered, stacked
 
 T = TypeVar("T")
 COPIES = Path(".jigsawmil")  # local copies of runs that are kept at a URL
@@ -73,10 +74,10 @@ def show_study(study: Study, target: str | Path, where: WhereOptions, quiet: boo
             on_plan=progress.plan,
             executor=partial(run_on_ray, cpus=where.cpus, on_cluster=progress.cluster) if ray else None,
         )
-    for table in (summary_table(result.summary, screen.width), comparison_table(result.comparisons, screen.width)):
-        screen.print(table, "")
+    for table in (summary_table(result.summary), comparison_table(result.comparisons)):
+        screen.print(rendered(table, screen.width), "")
     if study.shuffle_control:
-        show_control(result, out, screen)
+        show_control(study, result, out, screen)
     if study.published is not None:
         show_paper(study, study.published, result, out, file, screen)
     for cohort, notes in result.notes.items():
@@ -108,15 +109,16 @@ def show_failures(result: Result, screen: Console) -> None:
     screen.print("Run the same command again: it does what is missing.", soft_wrap=True)
 
 
-def show_control(result: Result, out: Path, screen: Console) -> None:
+def show_control(study: Study, result: Result, out: Path, screen: Console) -> None:
     """Does place matter? For each cohort a table and what it means."""
     tables = []
+    blind = blind_variants({name: settings.method for name, settings in study.variants.items()})
     for name, classes in result.classes.items():
         true, moved = (t[t["cohort"] == name] for t in (result.predictions, result.control))
         control = shuffle_control(true, moved, classes)
         tables.append(control.assign(cohort=name))
-        screen.print(control_table(control, screen.width))
-        for line in control_lines(control):
+        screen.print(rendered(control_table(control), screen.width))
+        for line in control_lines(control, blind):
             screen.print(line, highlight=False)
         screen.print()
     write_csv(pd.concat(tables, ignore_index=True), out / "control" / "control.csv")
@@ -128,7 +130,7 @@ def show_paper(
     """The table in the paper's form, also as table.md in the run folder."""
     where = str(file) if file else "the study file"
     form = PaperForm(list(study.variants), list(study.cohorts), published, study.phantom, where)
-    screen.print(*paper_tables(result.summary, form, screen.width), "", sep="\n")
+    screen.print(*stacked(paper_table(result.summary, form), screen.width), "", sep="\n")
     with writing_to(out), replacing(out / "table.md") as temporary:
         temporary.write_text(paper_markdown(result.summary, form), encoding="utf-8")
 

@@ -1,38 +1,29 @@
 """Does place matter? A study beside the same study with the places of patches permuted within each slide."""
 
-from collections.abc import Sequence
+from collections.abc import Container, Mapping, Sequence
 
 import numpy as np
 import pandas as pd
-from rich.table import Table
 from scipy.stats import norm
 
 from ..errors import StudyError
+from ..nn.model import METHODS
 from ..statistics.metrics import named
 from ..statistics.paired import holm
 from ..study.compare import compare_methods
 from ..study.pooled import one_cohort
-from .tables import (
-    ALPHA,
-    Column,
-    case_of,
-    counted,
-    number,
-    p_column,
-    p_text,
-    rows_of,
-    signed,
-    table_of,
-    worded,
-)
+from .tables import ALPHA, Column, Table, case_of, counted, number, p_column, p_text, rows_of, signed
 
-BLIND = ("abmil",)  # methods that no shuffle can touch, so no evidence about places
+
+def blind_variants(methods: Mapping[str, str]) -> set[str]:
+    """Variants that no shuffle can touch: their method has neither graph nor jigsaw. methods: variant -> method."""
+    return {variant for variant, name in methods.items() if not (METHODS[name].graph or METHODS[name].jigsaw)}
 
 
 def shuffle_control(
     predictions: pd.DataFrame, shuffled: pd.DataFrame, classes: Sequence[str] | None = None, task: str | None = None
 ) -> pd.DataFrame:
-    """One row a method: AUC with the true and with shuffled places, the paired tests between them, Holm over methods.
+    """One row per variant: AUC with the true and with shuffled places, the paired tests between them, Holm-adjusted.
 
     `low` and `high` bound the difference (DeLong, 95 %). nan where DeLong's test is not defined: beyond two classes.
     """
@@ -59,8 +50,8 @@ def shuffle_control(
     return control[[*order, "resamples", "fold_difference", "t_p", "t_p_holm"]]
 
 
-def control_table(control: pd.DataFrame, width: int = 80) -> Table:
-    """The shuffle control as a table, a row a method; `control_lines` says what it means."""
+def control_table(control: pd.DataFrame) -> Table:
+    """The shuffle control, one row per variant; `control_lines` says what it means."""
     columns = [
         Column("variant", [str(m) for m in control["variant"]], name=True),
         Column("true\nplaces", [number(a) for a in control["auc_true"]]),
@@ -69,16 +60,18 @@ def control_table(control: pd.DataFrame, width: int = 80) -> Table:
         p_column("DeLong\np", control["delong_p_holm"]),
         p_column("corrected\nt-test p", control["t_p_holm"]),
     ]
-    table = table_of(columns, width, [])
     methods = counted(len(control), "method")
     note = f"p-values are Holm-adjusted for {methods} (bold: below {ALPHA}); a case is {case_of(control)}."
-    return worded(table, "AUC with the patches of each slide in their true and in shuffled places", [note])
+    return Table("AUC with the patches of each slide in their true and in shuffled places", columns, [note])
 
 
-def control_lines(control: pd.DataFrame) -> list[str]:
-    """Does place matter in this cohort? The answer, a line a method, and what the answer rests on."""
+def control_lines(control: pd.DataFrame, blind: Container[str]) -> list[str]:
+    """Does place matter in this cohort? The answer, one line per variant, and what the answer rests on.
+
+    blind: variants that cannot see places, see `blind_variants`.
+    """
     rows = rows_of(control)
-    verdicts = [_verdict(row) for row in rows]
+    verdicts = ["blind" if row["variant"] in blind else _verdict(row) for row in rows]
     seeing = len(rows) - verdicts.count("blind")
     worse = [str(row["variant"]) for row, verdict in zip(rows, verdicts, strict=True) if verdict == "matters"]
     tested, level = f"{counted(seeing, 'method')} that can see places", f"Holm-adjusted p < {ALPHA}"
@@ -118,8 +111,6 @@ def _control_line(row: pd.Series, verdict: str) -> str:
 
 def _verdict(row: pd.Series) -> str:
     _, difference, p = _deciding(row)
-    if row["variant"] in BLIND:
-        return "blind"
     if np.isnan(p):
         return "undefined"
     if p >= ALPHA:

@@ -5,10 +5,9 @@ from collections.abc import Container, Iterable, Mapping, Sequence
 from html import escape
 
 from matplotlib.figure import Figure
-from rich.table import Table
-from rich.text import Text
 
 from ..drawing import image
+from .tables import Column, Table
 
 EMPTY = ("img", "meta")  # elements without an end
 
@@ -46,18 +45,17 @@ def table(header: Sequence[str], rows: Iterable[Sequence[str]], names: int = 1, 
     return tag("div", whole, class_="wide")  # on a small screen it scrolls by itself
 
 
-def terminal_table(shown: Table, marks: Mapping[str, Html], without: Container[str] = ()) -> Html:
-    """A table made for the terminal with its notes. marks: put before a name, such as a method's colour.
+def figures(shown: Table, marks: Mapping[str, Html], without: Container[str] = ()) -> Html:
+    """A table of results with its notes. marks: put before a name, such as a variant's colour.
 
     without: headers of columns that are left out.
     """
-    headers = [str(column.header).replace("\n", " ") for column in shown.columns]
-    kept = [(name, c) for name, c in zip(headers, shown.columns, strict=True) if name not in without]
-    names = sum(column.justify != "right" for _, column in kept)
-    rows = [[_cell(cell, marks) for cell in row] for row in zip(*(c.cells for _, c in kept), strict=True)]
-    notes = tag("p", str(shown.caption), class_="note") if shown.caption else Html()
-    header = [name for name, _ in kept]
-    return join([table(header, rows, names), notes], "\n")
+    kept = [(column.header.replace("\n", " "), column) for column in shown.columns]
+    kept = [(header, column) for header, column in kept if header not in without]
+    rows = zip(*(_cells(column, marks) for _, column in kept), strict=True)
+    notes = tag("p", " ".join(shown.notes), class_="note") if shown.notes else Html()
+    names = sum(column.name for _, column in kept)
+    return join([table([header for header, _ in kept], rows, names), notes], "\n")
 
 
 def picture(drawn: Figure | bytes, alt: str, caption: str = "") -> Html:
@@ -68,11 +66,12 @@ def picture(drawn: Figure | bytes, alt: str, caption: str = "") -> Html:
     return tag("figure", tag("img", src=source, alt=alt), *below)
 
 
-def _cell(cell: object, marks: Mapping[str, Html]) -> str:
-    text = cell.plain if isinstance(cell, Text) else str(cell)
-    if isinstance(cell, Text) and "bold" in str(cell.style):
-        return tag("b", text)
-    return join([marks.get(text, Html()), text])
+def _cells(column: Column, marks: Mapping[str, Html]) -> list[Html]:
+    bold = column.bold or (False,) * len(column.cells)
+    return [
+        tag("b", cell) if strong else join([marks.get(cell, Html()), cell])
+        for cell, strong in zip(column.cells, bold, strict=True)
+    ]
 
 
 def _kind(column: int, names: int) -> dict[str, str]:

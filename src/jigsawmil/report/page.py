@@ -11,7 +11,6 @@ from ..files import replacing
 from ..study.run_folder import Run, open_run
 from .headline import overall
 from .html import Html, join, listed, tag
-from .page_style import CSS
 from .provenance import (
     methods_section,
     missing_section,
@@ -22,6 +21,7 @@ from .provenance import (
 )
 from .sections import CohortPart, Section, cohort_sections
 
+STYLE = Path(__file__).with_name("report.css")
 TABLES = {
     "summary": ("variant", "folds", "auc_mean", "auc_std", "auc_oof", "slides", "patients"),
     "comparisons": ("variant_a", "variant_b", "difference", "delong_p_holm", "t_p_holm"),
@@ -129,6 +129,6 @@ def _page(title: str, body: Html) -> Html:
         tag("meta", charset="utf-8"),
         tag("meta", name="viewport", content="width=device-width, initial-scale=1"),
         tag("title", unescape(title)),
-        tag("style", Html(CSS)),
+        tag("style", Html(STYLE.read_text(encoding="utf-8"))),
     )
     return Html(f"<!doctype html>\n{tag('html', head, tag('body', body), lang='en')}\n")

@@ -4,11 +4,9 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 import pandas as pd
-from rich.table import Table
-from rich.text import Text
 
 from ..study.published import Published
-from .tables import GAP, Column, cohort_line, cohorts, column_width, counted, plus_minus, table_of
+from .tables import Column, Table, cohort_line, cohorts, counted, plus_minus
 
 PHANTOM = (
     "PHANTOM STAND-INS: artificial slides that have the numbers of the real cohorts and none of their tissue. "
@@ -27,35 +25,25 @@ class PaperForm:
     file: str = "the study file"
 
 
-def paper_tables(summary: pd.DataFrame, form: PaperForm, width: int = 80) -> list[Table | Text]:
-    """A title, a table (several below each other where the cohorts do not fit beside each other), and what to know."""
-    names = Column("variant", list(form.variants), name=True)
-    blocks: list[list[Column]] = []
-    room = 0
-    for cohort in form.cohorts:
-        pair = _pair(summary, form, cohort)
-        needed = sum(column_width(column) + GAP for column in pair)
-        if not blocks or needed > room:
-            blocks.append([names])
-            room = width - column_width(names)
-        blocks[-1] += pair
-        room -= needed
-    warning = [(PHANTOM + " ", "bold red")] if form.phantom else []
-    notes = Text.assemble(*warning, (" ".join(_notes(summary, form)), "dim"))
-    tables = [part for block in blocks for part in (Text(), table_of(block, width, []))][1:]  # a blank line between
-    return [Text(_title(form), "bold"), *tables, notes]
+def paper_table(summary: pd.DataFrame, form: PaperForm) -> Table:
+    """Variants down; for each cohort a column of ours, and attached to it what was published."""
+    columns = [Column("variant", list(form.variants), name=True)]
+    columns += [column for cohort in form.cohorts for column in _pair(summary, form, cohort)]
+    return Table(_title(form), columns, _notes(summary, form), warning=PHANTOM if form.phantom else "")
 
 
 def paper_markdown(summary: pd.DataFrame, form: PaperForm) -> str:
-    """The same for documents, all cohorts beside each other."""
-    columns = [Column("variant", list(form.variants), name=True)]
-    columns += [column for cohort in form.cohorts for column in _pair(summary, form, cohort)]
-    rows = [[c.header.replace("\n", " ") for c in columns], ["---" if c.name else "---:" for c in columns]]
-    rows += [list(cells) for cells in zip(*(c.cells for c in columns), strict=True)]
-    table = "\n".join("| " + " | ".join(cell.replace("|", "\\|") for cell in row) + " |" for row in rows)
-    warning = [f"**{PHANTOM}**"] * form.phantom
-    of = [cohort_line(name, rows) for name, rows in cohorts(summary)]
-    return "\n\n".join([_title(form), *warning, *of, table, " ".join(_notes(summary, form))]) + "\n"
+    """The same for documents, with a line about each cohort."""
+    table = paper_table(summary, form)
+    rows = [
+        [column.header.replace("\n", " ") for column in table.columns],
+        ["---" if column.name else "---:" for column in table.columns],
+        *table.rows,
+    ]
+    lines = "\n".join("| " + " | ".join(cell.replace("|", "\\|") for cell in row) + " |" for row in rows)
+    warning = [f"**{table.warning}**"] if table.warning else []
+    of = [cohort_line(name, own) for name, own in cohorts(summary)]
+    return "\n\n".join([table.title, *warning, *of, lines, " ".join(table.notes)]) + "\n"
 
 
 def _pair(summary: pd.DataFrame, form: PaperForm, cohort: str) -> list[Column]:
@@ -66,7 +54,7 @@ def _pair(summary: pd.DataFrame, form: PaperForm, cohort: str) -> list[Column]:
     if form.phantom:
         return [ours]
     given = form.published.figures.get(cohort, {})
-    return [ours, Column("paper", [given.get(variant, "-") for variant in form.variants])]
+    return [ours, Column("paper", [given.get(variant, "-") for variant in form.variants], attached=True)]
 
 
 def _title(form: PaperForm) -> str:
@@ -84,5 +72,5 @@ def _notes(summary: pd.DataFrame, form: PaperForm) -> list[str]:
     elif form.published.figures:
         notes.append(f"paper: {form.published.source}, as typed into {form.file}; - where no figure is given.")
     else:
-        notes.append(f"The paper's figures are not at hand; put them under [published] in {form.file}.")
+        notes.append(f"The paper's figures are not given; put them under [published] in {form.file}.")
     return notes

@@ -14,10 +14,10 @@ from ..statistics.bands import RESAMPLES, Kind
 from ..study.pooled import Pooled, fold_areas, pool
 from ..study.run_folder import Run
 from ..tasks import Task, get_task
-from .control import control_lines, control_table, shuffle_control
+from .control import blind_variants, control_lines, control_table, shuffle_control
 from .examples import SHOWN, example_cards, has_attention
 from .headline import Answer, answer, behind
-from .html import Html, join, listed, paragraphs, picture, table, tag, terminal_table
+from .html import Html, figures, join, listed, paragraphs, picture, table, tag
 from .plots import (
     band_figure,
     calibration_figure,
@@ -29,7 +29,6 @@ from .plots import (
 )
 from .tables import FIGURES, comparison_table, counted, number, summary_table
 
-EVERYTHING = 1000  # columns of a terminal that has room for every figure
 CALIBRATED = ("brier", "ece", "calibration_slope", "calibration_intercept")
 CALIBRATION = tuple(FIGURES[name].replace("\n", " ") for name in CALIBRATED)  # a table of their own
 COUNTS = ("folds", "seeds", "slides", "patients", "undefined_folds")
@@ -73,11 +72,15 @@ class CohortPart:
         return {method: found[method] for method in self.summary["variant"]}
 
     @property
+    def methods(self) -> dict[str, str]:
+        """Variants and their methods."""
+        return {job.variant: str(job.settings["method"]) for job in self.run.jobs}
+
+    @property
     def baseline(self) -> str:
-        """The method to beat: the first that is ABMIL, else the first of the study."""
-        methods = {job.variant: job.settings.get("method") for job in self.run.jobs}
-        judged = list(self.summary["variant"])
-        return str(next((name for name in judged if methods.get(name) == "abmil"), judged[0]))
+        """The variant to beat: the first that is ABMIL, else the first of the study."""
+        judged = [str(name) for name in self.summary["variant"]]
+        return next((name for name in judged if self.methods.get(name) == "abmil"), judged[0])
 
     @cached_property
     def answer(self) -> Answer:
@@ -135,7 +138,7 @@ def cohort_section(part: CohortPart) -> Html:
 
 
 def results_section(part: CohortPart) -> Html:
-    shown = terminal_table(summary_table(part.summary, EVERYTHING), part.marks, without=CALIBRATION)
+    shown = figures(summary_table(part.summary), part.marks, without=CALIBRATION)
     forest = forest_figure(part.summary, fold_areas(part.predictions, part.classes, part.task.name), part.styles)
     caption = "Pooled AUC with its 95 % interval, the mean of the folds, and each test fold by itself."
     return join([shown, picture(forest, "AUC of each method with its interval", caption)])
@@ -150,7 +153,7 @@ def comparison_section(part: CohortPart) -> Html:
         "would differ on new patients; the corrected t-test asks whether the methods would differ when trained anew. A "
         "difference that both confirm is real; one that only DeLong's confirms may be the luck of a training run.",
     ]
-    shown = terminal_table(comparison_table(part.comparisons, EVERYTHING), part.marks)
+    shown = figures(comparison_table(part.comparisons), part.marks)
     return join([paragraphs(filter(None, words)), shown], "\n")
 
 
@@ -215,8 +218,8 @@ def control_section(part: CohortPart) -> Html:
         control = shuffle_control(true, shuffled, part.classes, part.task.name)
     except (StudyError, ValueError) as error:  # some of its folds are not there
         return paragraphs([intro, f"It is not whole: {error}"])
-    first, *lines = control_lines(control)
-    parts = [tag("p", intro), tag("p", tag("b", first)), terminal_table(control_table(control, EVERYTHING), part.marks)]
+    first, *lines = control_lines(control, blind_variants(part.methods))
+    parts = [tag("p", intro), tag("p", tag("b", first)), figures(control_table(control), part.marks)]
     return join([*parts, listed(lines)], "\n")
 
 

@@ -1,25 +1,22 @@
-"""Tables for the terminal and for documents: each figure with its doubt, and a plain word on what it means.
+"""Tables of results as plain data: each figure with its interval, and notes on how to read it.
 
+`cli/terminal.py` prints them, `html.py` puts them into the report.
 Input are the tables of a run folder: summary.csv (one row per variant) and comparisons.csv (one row per pair). What
 every figure is: docs/statistics.md.
 """
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
 from typing import NamedTuple
 
 import numpy as np
 import pandas as pd
-from rich import box
-from rich.cells import cell_len
-from rich.table import Table
-from rich.text import Text
 
 from ..errors import StudyError
 
 ALPHA = 0.05
 FEW_FOLDS = 5  # below which the corrected t has little power (docs/statistics.md)
 CLEARLY_LOWER = 0.05  # pooled below the mean over folds: the folds' models are calibrated differently
-GAP = 2  # blanks between columns
 
 FIGURES = {  # shown in this order while there is room
     "auc_patient": "AUC by\npatient",
@@ -38,22 +35,41 @@ FIGURES = {  # shown in this order while there is room
 class Column(NamedTuple):
     header: str
     cells: list[str]
-    optional: bool = False  # left out where the terminal is too narrow
+    optional: bool = False  # left out if the terminal is too narrow
     name: bool = False  # a name: left-aligned, and may be broken over lines
-    bold: tuple[bool, ...] = ()  # a cell each; none where empty
+    bold: tuple[bool, ...] = ()  # one per cell; empty if none is bold
+    attached: bool = False  # stays beside the column before it
 
 
-def summary_table(summary: pd.DataFrame, width: int = 80) -> Table:
-    """One row a method. width: columns of the terminal; what does not fit is left to summary.csv."""
+@dataclass(frozen=True)
+class Table:
+    """Columns of text. title: above them, and all there is without columns. ends: numbers of rows that end a group.
+
+    warning: what must not be overlooked; notes: how to read it, both below.
+    """
+
+    title: str
+    columns: Sequence[Column] = ()
+    notes: Sequence[str] = ()
+    ends: Sequence[int] = ()
+    warning: str = ""
+
+    @property
+    def rows(self) -> list[tuple[str, ...]]:
+        return list(zip(*(column.cells for column in self.columns), strict=True))
+
+
+def summary_table(summary: pd.DataFrame) -> Table:
+    """One row per variant, with every figure of summary.csv that a reader may want."""
     summary = _grouped(summary)
-    table = table_of(_summary_columns(summary), width, _ends(summary))
-    return worded(table, "\n".join(_cohort_lines(summary)), _summary_notes(summary))
+    title = "\n".join(cohort_line(name, rows) for name, rows in cohorts(summary))
+    return Table(title, _summary_columns(summary), _summary_notes(summary), _ends(summary))
 
 
-def comparison_table(comparisons: pd.DataFrame, width: int = 80) -> Table:
-    """One row a pair of methods, the one with the higher AUC first; p-values Holm-adjusted, bold below 0.05."""
+def comparison_table(comparisons: pd.DataFrame) -> Table:
+    """One row per pair of variants, the one with the higher AUC first; p-values Holm-adjusted, bold below 0.05."""
     if comparisons.empty:
-        return Table("One method: no pair to compare", box=None, pad_edge=False)
+        return Table("One method: no pair to compare")
     rows = _grouped(_higher_first(comparisons))
     columns = [
         *_cohort_column(rows),
@@ -65,18 +81,7 @@ def comparison_table(comparisons: pd.DataFrame, width: int = 80) -> Table:
         Column("mean of\nfolds", [signed(d) for d in rows["fold_difference"]], optional=True),
         Column("AUCs", [f"{a:.3f}, {b:.3f}" for a, b in zip(rows["auc_a"], rows["auc_b"], strict=True)], optional=True),
     ]
-    table = table_of(columns, width, _ends(rows))
-    return worded(table, "Differences of AUC between methods", _comparison_notes(rows))
-
-
-def to_markdown(summary: pd.DataFrame) -> str:
-    """The summary with every figure as a Markdown table, what it rests on above and how to read it below."""
-    summary = _grouped(summary)
-    columns = _summary_columns(summary)
-    rows = [[c.header.replace("\n", " ") for c in columns], ["---" if c.name else "---:" for c in columns]]
-    rows += [list(cells) for cells in zip(*(c.cells for c in columns), strict=True)]
-    lines = ["| " + " | ".join(cell.replace("|", "\\|") for cell in row) + " |" for row in rows]
-    return "\n\n".join([*_cohort_lines(summary), "\n".join(lines), " ".join(_summary_notes(summary))]) + "\n"
+    return Table("Differences of AUC between methods", columns, _comparison_notes(rows), _ends(rows))
 
 
 def _summary_columns(summary: pd.DataFrame) -> list[Column]:
@@ -112,10 +117,6 @@ def cohort_line(name: str, rows: pd.DataFrame) -> str:
     cases = f"{patients}, one case each" if one_each else f"{counted(rows['slides'], 'slide')} of {patients}"
     runs = counted(rows["folds"], "fold") + (f" x {rows['seeds'].max()} seeds" if _seeds(rows) > 1 else "")
     return (f"{name}: " if name else "") + f"{of}; {cases}; {runs}"
-
-
-def _cohort_lines(summary: pd.DataFrame) -> list[str]:
-    return [cohort_line(name, rows) for name, rows in cohorts(summary)]
 
 
 def _summary_notes(summary: pd.DataFrame) -> list[str]:
@@ -166,42 +167,8 @@ def _higher_first(comparisons: pd.DataFrame) -> pd.DataFrame:
     return rows
 
 
-def table_of(columns: list[Column], width: int, ends: list[int]) -> Table:
-    """A table of at most `width`: optional columns while they fit, then names broken over lines."""
-    room = width - sum(column_width(c) + GAP for c in columns if not c.optional) + GAP
-    table = Table(box=box.SIMPLE_HEAD, show_edge=False, pad_edge=False, padding=(0, 0, 0, 1))
-    table.title_justify = table.caption_justify = "left"
-    table.title_style = table.caption_style = ""
-    table.width = width if room < 0 else None  # the names give way
-    kept = []
-    for column in columns:
-        if column.optional:
-            room -= column_width(column) + GAP
-            if room < 0:
-                break
-        kept.append(column)
-        if column.name:
-            table.add_column(Text(column.header), overflow="fold")
-        else:
-            table.add_column(Text(column.header), justify="right", overflow="ellipsis", no_wrap=True)
-    for row in range(len(columns[0].cells)):
-        cells = [Text(c.cells[row], "bold" if c.bold and c.bold[row] else "") for c in kept]
-        table.add_row(*cells, end_section=row in ends)
-    return table
-
-
-def worded(table: Table, title: str, notes: list[str]) -> Table:
-    """Text, not markup: a class may be called [red]."""
-    table.title, table.caption = Text(title, "bold"), Text(" ".join(notes), "dim")
-    return table
-
-
 def p_column(header: str, values: pd.Series) -> Column:
     return Column(header, [p_text(p) for p in values], bold=tuple(p < ALPHA for p in values))
-
-
-def column_width(column: Column) -> int:
-    return max(cell_len(line) for line in [*column.header.split("\n"), *column.cells])
 
 
 def _grouped(frame: pd.DataFrame) -> pd.DataFrame:
