@@ -28,8 +28,8 @@ from scipy.stats import t as student
 from sklearn.metrics import roc_auc_score
 
 from jigsawmil.graph import GraphConfig
-from jigsawmil.maps.explain import PatchMaps, explain
 from jigsawmil.maps.geometry import level0_squares
+from jigsawmil.maps.patch_maps import PatchMaps, explain
 from jigsawmil.maps.qupath import write_geojson
 from jigsawmil.nn.model import build_model
 from jigsawmil.study.cases import case_maps, cases

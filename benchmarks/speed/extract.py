@@ -27,7 +27,7 @@ import torch
 from PIL import Image
 from sklearn.metrics import roc_auc_score
 
-from jigsawmil.maps.explain import PatchMaps, explain
+from jigsawmil.maps.patch_maps import PatchMaps, explain
 from jigsawmil.slides.encoders import encode, load_encoder
 from jigsawmil.slides.extract import ExtractSettings, extract_slide, keep_memory, read_batches
 from jigsawmil.slides.slide import open_slide

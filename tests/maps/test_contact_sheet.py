@@ -13,7 +13,7 @@ from jigsawmil.drawing import own_style
 from jigsawmil.errors import SlideError
 from jigsawmil.graph import GraphConfig
 from jigsawmil.maps.contact_sheet import GAP, LINE, TILE, sheet_figure, top_groups, write_contact_sheet
-from jigsawmil.maps.explain import PatchMaps, explain
+from jigsawmil.maps.patch_maps import PatchMaps, explain
 from jigsawmil.nn.model import build_model
 from jigsawmil.slides.slide import open_slide
 from jigsawmil.train.checkpoint import ModelCard

@@ -10,7 +10,6 @@ from jigsawmil.bags.bag import Bag
 from jigsawmil.cohort.cohort import Cohort
 from jigsawmil.graph import GraphConfig
 from jigsawmil.maps import faithfulness as module
-from jigsawmil.maps.explain import explain, explain_patient
 from jigsawmil.maps.faithfulness import (
     ORDERS,
     SHARES,
@@ -23,6 +22,7 @@ from jigsawmil.maps.faithfulness import (
     rankings,
     trust_sentence,
 )
+from jigsawmil.maps.patch_maps import explain, explain_patient
 from jigsawmil.nn.model import Model, build_model
 from jigsawmil.train.apply import apply_groups, apply_model
 from jigsawmil.train.checkpoint import ModelCard

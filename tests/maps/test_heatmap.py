@@ -13,9 +13,9 @@ from jigsawmil.bags.bag import Bag
 from jigsawmil.drawing import own_style
 from jigsawmil.errors import ConfigError, SlideError, StudyError
 from jigsawmil.graph import GraphConfig
-from jigsawmil.maps.explain import PatchMaps, explain
 from jigsawmil.maps.geometry import Squares, canvas_around
 from jigsawmil.maps.heatmap import Scale, heatmap_figure, mean_moves, paint, write_heatmap
+from jigsawmil.maps.patch_maps import PatchMaps, explain
 from jigsawmil.maps.pictures import percentiles
 from jigsawmil.nn.model import build_model
 from jigsawmil.slides.slide import open_slide

@@ -10,8 +10,8 @@ import torch
 
 from jigsawmil.bags.bag import Bag
 from jigsawmil.graph import GraphConfig
-from jigsawmil.maps.explain import PatchMaps, explain
 from jigsawmil.maps.geometry import level0_squares
+from jigsawmil.maps.patch_maps import PatchMaps, explain
 from jigsawmil.maps.pictures import percentiles
 from jigsawmil.maps.qupath import write_geojson
 from jigsawmil.nn.model import build_model

@@ -11,8 +11,8 @@ import torch
 from jigsawmil.bags.bag import Bag
 from jigsawmil.errors import ConfigError
 from jigsawmil.graph import GraphConfig
-from jigsawmil.maps.explain import PatchMaps, explain
 from jigsawmil.maps.geometry import level0_squares
+from jigsawmil.maps.patch_maps import PatchMaps, explain
 from jigsawmil.maps.pictures import percentiles
 from jigsawmil.maps.tables import write_h5ad, write_maps_csv
 from jigsawmil.nn.model import build_model

@@ -14,10 +14,10 @@ from ..bags.names import slide_name
 from ..config import choose
 from ..errors import ConfigError, FeatureError, SlideError, StudyError
 from ..maps.contact_sheet import write_contact_sheet
-from ..maps.explain import PatchMaps, explain, explain_each
 from ..maps.faithfulness import Curves, curves_of, faithfulness
 from ..maps.geometry import Squares, check_slide, level0_squares
 from ..maps.heatmap import write_heatmap
+from ..maps.patch_maps import PatchMaps, explain, explain_each
 from ..maps.qupath import write_geojson
 from ..maps.tables import write_h5ad, write_maps_csv
 from ..slides.slide import SLIDES, open_slide

@@ -17,8 +17,8 @@ from ..cluster.parallel import fit_together
 from ..cohort.splits import Fold
 from ..config import choose
 from ..errors import ConfigError, FeatureError, StudyError
-from ..maps.explain import PatchMaps, seen_maps
 from ..maps.heatmap import write_heatmap
+from ..maps.patch_maps import PatchMaps, seen_maps
 from ..nn.options import DEFAULT_METHOD, METHODS
 from ..slides.extract import check_masks
 from ..slides.slide import PICTURES, SLIDES, open_slide

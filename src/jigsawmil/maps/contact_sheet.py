@@ -8,9 +8,9 @@ from matplotlib.figure import Figure
 
 from ..drawing import own_style, save
 from ..slides.slide import Slide
-from .explain import Floats, Ints, PatchMaps
 from .geometry import Picture, check_slide
 from .heatmap import attends
+from .patch_maps import Floats, Ints, PatchMaps
 
 TILE, GAP, LINE, COLUMNS, DPI = 256, 12, 24, 6, 150  # pixels of a tile, between tiles, of a line; tiles a row
 

@@ -20,7 +20,7 @@ from ..bags.bag import Bag
 from ..nn.model import Model
 from ..train.apply import apply_groups
 from ..train.checkpoint import ModelCard
-from .explain import Floats, PatchMaps, explain_patient
+from .patch_maps import Floats, PatchMaps, explain_patient
 
 SHARES = (0.05, 0.1, 0.2, 0.4, 0.6, 0.8, 0.9, 0.95)  # of patches removed or given; as many below a half as above
 RANDOM = "random"

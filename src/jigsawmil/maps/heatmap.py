@@ -16,8 +16,8 @@ from matplotlib.ticker import ScalarFormatter
 
 from ..drawing import own_style, save
 from ..slides.slide import Slide
-from .explain import Ints, PatchMaps
 from .geometry import Canvas, Floats, Squares, blank, blend, canvas_around, check_slide, squares_of
+from .patch_maps import Ints, PatchMaps
 from .pictures import percentiles
 
 ATTENTION, EVIDENCE, DISTANCE = "viridis", "RdBu_r", "cividis"

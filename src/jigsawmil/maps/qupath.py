@@ -13,9 +13,9 @@ import numpy as np
 
 from ..errors import StudyError
 from ..files import replacing
-from .explain import Floats, PatchMaps
 from .geometry import Squares
 from .heatmap import ATTENTION, EVIDENCE, attends, evidence_limit
+from .patch_maps import Floats, PatchMaps
 from .pictures import percentiles
 
 FOR, AGAINST = [178, 24, 43], [33, 102, 172]  # the ends of the evidence's colours

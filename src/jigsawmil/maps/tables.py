@@ -7,8 +7,8 @@ import pandas as pd
 
 from ..errors import ConfigError, StudyError
 from ..files import replacing
-from .explain import PatchMaps
 from .geometry import Squares, squares_of
+from .patch_maps import PatchMaps
 from .pictures import percentiles
 from .qupath import evidence_classes
 

@@ -6,7 +6,7 @@ from typing import NamedTuple
 
 from ..bags.bag import Bag
 from ..config import choose
-from ..maps.explain import PatchMaps, explain_patient
+from ..maps.patch_maps import PatchMaps, explain_patient
 from ..nn.model import Model
 from ..train.checkpoint import ModelCard, load_model
 from .run_folder import Run, RunJob

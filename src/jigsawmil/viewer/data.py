@@ -16,8 +16,8 @@ from ..bags.bag import Bag
 from ..bags.formats import find_bags
 from ..bags.names import slide_name
 from ..errors import FeatureError, StudyError
-from ..maps.explain import PatchMaps
 from ..maps.geometry import check_slide, spacing, squares_of
+from ..maps.patch_maps import PatchMaps
 from ..slides.slide import Slide
 from ..study.cases import run_maps
 from ..study.run_folder import Run

@@ -10,7 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 from PIL import Image
 
-from ..maps.explain import PatchMaps
+from ..maps.patch_maps import PatchMaps
 from ..slides.slide import Slide
 from .data import Floats, Placement, ranks, shifts
 from .slides import jpeg

@@ -12,7 +12,7 @@ from bokeh.document import Document
 from bokeh.model import Model
 
 from ..errors import FeatureError, JigsawmilError, SlideError
-from ..maps.explain import PatchMaps
+from ..maps.patch_maps import PatchMaps
 from ..slides.slide import Slide
 from .data import Key, Library, Placement, columns, limit, place, shifts
 from .page import EDGES, make_page

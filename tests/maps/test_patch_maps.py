@@ -12,7 +12,7 @@ from jigsawmil.bags.formats import write_bag
 from jigsawmil.cohort.cohort import Cohort
 from jigsawmil.errors import ConfigError, FeatureError
 from jigsawmil.graph import GraphConfig
-from jigsawmil.maps.explain import expected_place, explain, explain_patient
+from jigsawmil.maps.patch_maps import expected_place, explain, explain_patient
 from jigsawmil.nn.batch import Batch, position_bins
 from jigsawmil.nn.convs import CONVS
 from jigsawmil.nn.model import METHODS, Model
