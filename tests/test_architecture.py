@@ -8,7 +8,7 @@ ARROW = [
     *("bags", "slides", "statistics", "tasks", "cohort", "synthetic"),
     *("graph_config", "graph_kernels", "graph", "nn", "train", "maps", "study", "cluster", "report", "viewer"),
 ]
-GROUND = {"errors", "files", "config", "drawing", "lazy", "registry"}  # below all; may import errors and files only
+GROUND = {"errors", "files", "config", "drawing", "lazy", "registry", "version"}  # may import errors and files only
 OUTSIDE = {"cli", "__init__", "__main__"}  # above everything
 
 

@@ -3,6 +3,7 @@
 import glob
 import hashlib
 import os
+import re
 import secrets
 import shutil
 import socket
@@ -11,7 +12,12 @@ import time
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
-from typing import IO
+from typing import IO, TYPE_CHECKING
+
+from .errors import ConfigError, StudyError
+
+if TYPE_CHECKING:
+    import pandas as pd
 
 DAY = 86400.0  # seconds; nothing is written for so long
 
@@ -39,6 +45,32 @@ def new_folder(path: Path) -> Iterator[Path]:
         os.replace(temporary, path)
     finally:
         shutil.rmtree(temporary, ignore_errors=True)
+
+
+@contextmanager
+def writing_to(folder: Path) -> Iterator[None]:
+    """Make a folder; what cannot be written is an error that says so."""
+    if re.match(r"[A-Za-z][\w+.-]+:/", str(folder)):  # a path has made one slash of two; C:/ is a folder
+        raise ConfigError(f"{folder}: looks like a URL, expected a folder. Only runs of compare and study lie at URLs.")
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+        yield
+    except OSError as error:
+        raise StudyError(f"{folder}: cannot be written ({error.strerror}). Choose another place.") from error
+
+
+def check_target(path: Path) -> None:
+    """Refuse a file that cannot be written, before the work and not after it."""
+    if path.is_dir():
+        raise StudyError(f"{path}: found a folder, expected a file to write. Give {path / 'predictions.csv'}.")
+    with writing_to(path.parent):
+        pass
+
+
+def write_csv(table: "pd.DataFrame", path: Path) -> None:
+    """A table, whole or not at all."""
+    with writing_to(path.parent), replacing(path) as temporary:
+        table.to_csv(temporary, index=False)
 
 
 def sweep(path: Path) -> None:

@@ -8,7 +8,9 @@ import pytest
 import torch
 import typer
 
-from jigsawmil.cli.options import MethodOptions, TableOptions, TargetOptions, WhereOptions, grouped, key_values
+from jigsawmil.cli.arguments import TableOptions
+from jigsawmil.cli.groups import grouped
+from jigsawmil.cli.options import MethodOptions, TargetOptions, WhereOptions, key_values
 from jigsawmil.errors import ConfigError
 from jigsawmil.train.settings import Settings
 

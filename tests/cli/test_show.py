@@ -7,9 +7,11 @@ import pytest
 from fsspec.implementations.local import LocalFileSystem
 from rich.console import Console
 
-from jigsawmil.cli.show import check_target, console, run_folder, tracked, write_csv
+from jigsawmil.cli.screen import console, tracked
+from jigsawmil.cli.show import run_folder
 from jigsawmil.cluster import storage
 from jigsawmil.errors import StudyError
+from jigsawmil.files import check_target, write_csv
 
 
 def test_a_hundred_columns_where_there_is_no_terminal(monkeypatch) -> None:

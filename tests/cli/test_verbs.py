@@ -16,7 +16,7 @@ import pytest
 
 from jigsawmil.bags.formats import read_bag
 from jigsawmil.cli import models, studies
-from jigsawmil.cli.app import ORDER
+from jigsawmil.cli.app import VERBS
 from jigsawmil.errors import JigsawmilError
 from jigsawmil.study import executors
 from jigsawmil.train.checkpoint import load_model
@@ -24,7 +24,6 @@ from jigsawmil.train.estimator import SlideClassifier
 from jigsawmil.train.settings import Settings
 
 Table = Callable[[Path], pd.DataFrame]
-VERBS = ORDER
 
 
 @pytest.mark.parametrize("columns", [80, 120])

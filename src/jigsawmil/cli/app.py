@@ -1,50 +1,111 @@
-"""The program: what every verb hangs on, and how the input's faults are told."""
+"""The program: its verbs, each imported when it is asked for, and how mistakes in the input are reported."""
 
+import ast
+from importlib import import_module
+from pathlib import Path
 from typing import Any, NoReturn
 
 import typer
-from rich.console import Console
-from rich.markup import escape
-from typer.core import TyperGroup
+from typer.core import TyperCommand, TyperGroup
+from typer.main import get_command_from_info, get_command_name
 
 from ..errors import JigsawmilError
 
-# Verbs in the order of work; --help shows them so.
-ORDER = (
-    *("demo", "labels", "tissue", "extract", "encoders", "check", "compare", "study", "report", "view"),
-    *("heatmap", "export", "faithfulness", "train", "predict", "phantom", "paint"),
-)
+# Verbs in the order of work, as --help shows them, and the module of each: only the one asked for is imported.
+VERBS = {
+    "demo": "studies",
+    "labels": "recipes",
+    "tissue": "slides",
+    "extract": "extract",
+    "encoders": "extract",
+    "check": "cohorts",
+    "compare": "studies",
+    "study": "studies",
+    "report": "reports",
+    "view": "view",
+    "heatmap": "maps",
+    "export": "maps",
+    "faithfulness": "maps",
+    "train": "models",
+    "predict": "models",
+    "phantom": "cohorts",
+    "paint": "slides",
+}
 
 
 class Verbs(TyperGroup):
-    """The verbs; what is the input's fault is told in plain words. Exit codes: 1 input, 2 usage, 130 Ctrl-C."""
+    """The verbs; mistakes in the input are printed without a traceback. Exit codes: 1 input, 2 usage, 130 Ctrl-C."""
 
-    def list_commands(self, ctx: Any) -> list[str]:
-        return sorted(super().list_commands(ctx), key=ORDER.index)
+    def __init__(self, **given: Any) -> None:
+        super().__init__(**given)
+        self.commands = {name: TyperCommand(name=name) for name in VERBS}  # as long as nobody asks for more
+
+    def resolve_command(self, ctx: Any, args: list[str]) -> Any:
+        if args and args[0] in VERBS:
+            self.commands[args[0]] = load_verb(args[0])
+        return super().resolve_command(ctx, args)
+
+    def format_help(self, ctx: Any, formatter: Any) -> None:
+        for name, words in verb_helps().items():
+            self.commands[name].help = words
+        super().format_help(ctx, formatter)
 
     def invoke(self, ctx: Any) -> Any:
         try:
             return super().invoke(ctx)
         except JigsawmilError as error:
-            _stop(f"[bold red]Error:[/] {escape(str(error))}", 1)
+            _stop(str(error), 1)
         except KeyboardInterrupt:
-            _stop("Stopped. Run the same command again to go on.", 130)
+            _stop("Stopped. Run the same command again to go on.", 130, error=False)
         except BrokenPipeError:  # `jigsawmil check ... | head`
             raise
         except OSError as error:  # a disk that is full, a file that may not be read
-            _stop(f"[bold red]Error:[/] {escape(str(error))}", 1)
+            _stop(str(error), 1)
 
 
-def _stop(words: str, code: int) -> NoReturn:
-    Console(stderr=True).print(words, highlight=False, soft_wrap=True)
+def load_verb(name: str) -> Any:
+    """The verb as Typer makes it of its function."""
+    import_module(f".{VERBS[name]}", __package__)
+    for info in app.registered_commands:
+        assert info.callback is not None
+        if (info.name or get_command_name(info.callback.__name__)) == name:
+            return get_command_from_info(info, pretty_exceptions_short=False, rich_markup_mode=MARKUP)
+    raise LookupError(f"cli/{VERBS[name]}.py has no verb {name}")
+
+
+def verb_helps() -> dict[str, str]:
+    """The docstring of every verb, read from the source: importing all of them takes seconds."""
+    found: dict[str, str] = {}
+    for module in set(VERBS.values()):
+        source = Path(__file__).with_name(f"{module}.py").read_text(encoding="utf-8")
+        for function in ast.parse(source).body:
+            for call in getattr(function, "decorator_list", ()):
+                if isinstance(function, ast.FunctionDef) and ast.unparse(call).startswith("app.command("):
+                    named = {word.arg: ast.literal_eval(word.value) for word in call.keywords if word.arg == "name"}
+                    found[named.get("name", function.name)] = ast.get_docstring(function) or ""
+    return found
+
+
+def _stop(words: str, code: int, error: bool = True) -> NoReturn:
+    from rich.console import Console
+    from rich.markup import escape
+
+    title = "[bold red]Error:[/] " if error else ""
+    Console(stderr=True).print(f"{title}{escape(words)}", highlight=False, soft_wrap=True)
     raise typer.Exit(code)
 
 
+MARKUP: Any = "markdown"
 app = typer.Typer(
     cls=Verbs,
     no_args_is_help=True,
     add_completion=False,
     pretty_exceptions_enable=False,
-    rich_markup_mode="markdown",
-    help="Slide-level classifiers that know where every patch lies. Start with `jigsawmil demo`.",
+    rich_markup_mode=MARKUP,
+    help="Slide-level classifiers that use the position of every patch. Start with `jigsawmil demo`.",
 )
+
+
+@app.callback()
+def program() -> None:
+    """A callback makes Typer expect verbs, though none is imported yet."""

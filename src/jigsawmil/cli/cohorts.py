@@ -4,12 +4,10 @@ from typing import Annotated
 
 import typer
 
-from ..cohort.cohort import check
-from ..synthetic.phantom import phantom_slides, write_phantom
-from ..synthetic.phantom_spec import phantom_spec
 from .app import app
-from .options import Out, Quiet, TableOptions, grouped
-from .show import console, tracked
+from .arguments import Out, Quiet, TableOptions
+from .groups import grouped
+from .screen import console, tracked
 
 
 @app.command()
@@ -30,6 +28,9 @@ def phantom(
 
     Example: `jigsawmil phantom position --slides 60 --seed 1 --out phantom`
     """
+    from ..synthetic.phantom import phantom_slides, write_phantom
+    from ..synthetic.phantom_spec import phantom_spec
+
     knobs = {"patches": patches, "dim": dim, "noise": noise, "slide_effect": slide_effect}
     spec = phantom_spec(kind, slides=slides, seed=seed, balance=balance, two_slides=two_slides, **knobs)
     screen = console()
@@ -47,6 +48,8 @@ def check_cohort(
 
     Example: `jigsawmil check --labels labels.csv --features features`
     """
+    from ..cohort.cohort import check
+
     report = check(**table.given())
     typer.echo(report.to_json() if json else report.summary())
     if report.errors:

@@ -17,6 +17,7 @@ from ..cluster.extraction import extract_on_ray
 from ..cluster.ray import ray_cluster
 from ..config import choose
 from ..errors import StudyError
+from ..files import writing_to
 from ..slides.encoders import ENCODERS, SPECS, EncoderSpec, encoder_spec
 from ..slides.encoders.spec import is_file
 from ..slides.extract import PRECISIONS, Extracted, ExtractSettings, check_masks, features_folder
@@ -24,8 +25,12 @@ from ..slides.extract_all import extract_here, write_account
 from ..train.checkpoint import ModelCard
 from ..train.devices import pick_device
 from .app import app
-from .options import Address, Device, ExecutorName, Out, Quiet, SlidesArgument, TileOptions, WhereOptions, grouped
-from .show import console, slide_files, writing_to
+from .arguments import Address, Device, ExecutorName, Out, Quiet, SlidesArgument
+from .groups import grouped
+from .options import WhereOptions
+from .screen import console
+from .show import slide_files
+from .tiles import TileOptions
 
 EXTRACT = ExtractSettings()
 SILENCE = 30.0  # seconds between two lines where there is no terminal

@@ -2,7 +2,6 @@
 
 from collections.abc import Iterator
 from contextlib import nullcontext
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Annotated, Any, NamedTuple
 
@@ -13,6 +12,7 @@ import typer
 from ..bags.names import slide_name
 from ..config import choose
 from ..errors import ConfigError, FeatureError, SlideError, StudyError
+from ..files import write_csv, writing_to
 from ..maps.contact_sheet import write_contact_sheet
 from ..maps.faithfulness import Curves, curves_of, faithfulness
 from ..maps.geometry import Squares, check_slide, level0_squares
@@ -27,9 +27,10 @@ from ..train.checkpoint import CARD, load_model, write_json
 from ..train.config import TrainConfig
 from ..train.devices import pick_device
 from .app import app
+from .arguments import Device, Quiet, ReadingOptions
+from .groups import grouped
 from .models import feature_files
-from .options import Device, PatchSize, Quiet, SlideMpp, Unit, grouped
-from .show import console, tracked, write_csv, writing_to
+from .screen import console, tracked
 
 FORMER = {"token_normalize_func": lambda name: "variant" if name == "method" else name}  # --method still works
 FORMATS = ("geojson", "csv", "h5ad")
@@ -37,19 +38,6 @@ Source = Annotated[Path, typer.Argument(metavar="MODEL_OR_RUN", help="Folder of 
 Variant = Annotated[str | None, typer.Option(help="Variant of a run. Default: the last of the study.")]
 CohortName = Annotated[str | None, typer.Option(help="Of a run with several cohorts: which one.")]
 Moved = Annotated[Path | None, typer.Option("--features", help="Of a run whose features were moved: their folder.")]
-
-
-@dataclass(frozen=True)
-class ReadingOptions:
-    """What feature files may leave open."""
-
-    mpp: SlideMpp = None
-    patch_size: PatchSize = None
-    unit: Unit = None
-
-    @property
-    def reading(self) -> dict[str, Any]:
-        return {"mpp": self.mpp, "patch_size": self.patch_size, "unit": self.unit}
 
 
 class Found(NamedTuple):

@@ -17,6 +17,7 @@ from ..cluster.parallel import fit_together
 from ..cohort.splits import Fold
 from ..config import choose
 from ..errors import ConfigError, FeatureError, StudyError
+from ..files import check_target, write_csv, writing_to
 from ..maps.heatmap import write_heatmap
 from ..maps.patch_maps import PatchMaps, seen_maps
 from ..nn.options import DEFAULT_METHOD, METHODS
@@ -32,24 +33,13 @@ from ..train.feed import Feed
 from ..train.fold import fit_split, make_card
 from ..train.settings import Settings
 from .app import app
+from .arguments import Device, Masks, Memory, Out, PatchSize, Quiet, Seed, SlideMpp, TableOptions, Unit
 from .extract import EXTRACT, TrustCode, Weights, Workers, extract_for, model_needs
-from .options import (
-    Device,
-    Masks,
-    Memory,
-    MethodOptions,
-    Out,
-    PatchSize,
-    Quiet,
-    Seed,
-    SlideMpp,
-    TableOptions,
-    TargetOptions,
-    Unit,
-    grouped,
-)
+from .groups import grouped
+from .options import MethodOptions, TargetOptions
 from .progress import FitProgress
-from .show import check_target, console, show_cohort, slide_files, tracked, write_csv, writing_to
+from .screen import console, tracked
+from .show import show_cohort, slide_files
 
 FEATURES = {".h5", ".hdf5", ".pt", ".npy", ".zarr"}
 MOST = 20  # predictions that are printed; all are in the file

@@ -11,10 +11,11 @@ from rich.markup import escape
 
 from ..cohort.recipes import RECIPES, Labelled, make_labels, reasons_text
 from ..errors import LabelError
+from ..files import check_target, write_csv
 from ..report.tables import Column, Table, counted
 from .app import app
-from .options import Quiet
-from .show import check_target, console, write_csv
+from .arguments import Quiet
+from .screen import console
 from .terminal import rendered
 
 SHOWN = 6  # reasons of a rule; the CSV of what was dropped has them all

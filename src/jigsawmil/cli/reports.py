@@ -6,7 +6,7 @@ from typing import Annotated
 import typer
 
 from .app import app
-from .show import console
+from .screen import console
 
 
 @app.command()

@@ -1,46 +1,35 @@
 """What the verbs print, and the run of a study with all that a person sees of it."""
 
-import os
-import re
-from collections.abc import Iterable, Iterator
-from contextlib import ExitStack, contextmanager
+from collections.abc import Iterable
+from contextlib import ExitStack
 from functools import partial
 from pathlib import Path
-from typing import TypeVar
 
 import pandas as pd
 import typer
 from rich.console import Console
 from rich.markup import escape
-from rich.progress import track
 from rich.text import Text
 
 from ..cluster.ray import ray_cluster
 from ..cluster.storage import Mirror, is_url
 from ..cluster.studies import run_on_ray
 from ..cohort.cohort import Cohort
-from ..errors import ConfigError, StudyError
-from ..files import replacing
+from ..files import replacing, write_csv, writing_to
 from ..report.control import blind_variants, control_lines, control_table, shuffle_control
 from ..report.paper_tables import PHANTOM, PaperForm, paper_markdown, paper_table
 from ..report.pictures import write_pictures
 from ..report.tables import comparison_table, summary_table
 from ..slides.slide import find_slides
-from ..study.gather import Result, by_reason, write_csv
+from ..study.gather import Result, by_reason
 from ..study.published import Published
 from ..study.study import Study, run_study
 from .options import WhereOptions
 from .progress import StudyProgress
+from .screen import console
 from .terminal import rendered, stacked
 
-T = TypeVar("T")
 COPIES = Path(".jigsawmil")  # local copies of runs that are kept at a URL
-
-
-def console() -> Console:
-    """A terminal's own width; 100 columns where there is none, so that tables in files read well."""
-    out = Console()
-    return out if out.is_terminal or "COLUMNS" in os.environ else Console(width=100)
 
 
 def show_study(study: Study, target: str | Path, where: WhereOptions, quiet: bool, file: Path | None = None) -> None:
@@ -152,32 +141,3 @@ def slide_files(items: Iterable[Path], screen: Console) -> list[Path]:
         words = f"Passed over {len(found.left_out)} files ({kinds}): {escape(named)}"
         screen.print(words, highlight=False, soft_wrap=True)
     return found.files
-
-
-def tracked(items: Iterable[T], total: int, words: str, screen: Console, quiet: bool) -> Iterator[T]:
-    """A bar on a terminal, one line elsewhere."""
-    if screen.is_terminal and not quiet:
-        return iter(track(items, words, total, console=screen, transient=True))
-    if not quiet:
-        screen.print(words)
-    return iter(items)
-
-
-def check_target(path: Path) -> None:
-    """Refuse a file that cannot be written, before the work and not after it."""
-    if path.is_dir():
-        raise StudyError(f"{path}: found a folder, expected a file to write. Give {path / 'predictions.csv'}.")
-    with writing_to(path.parent):
-        pass
-
-
-@contextmanager
-def writing_to(folder: Path) -> Iterator[None]:
-    """Make a folder; what cannot be written is an error that says so."""
-    if re.match(r"[A-Za-z][\w+.-]+:/", str(folder)):  # a path has made one slash of two; C:/ is a folder
-        raise ConfigError(f"{folder}: looks like a URL, expected a folder. Only runs of compare and study lie at URLs.")
-    try:
-        folder.mkdir(parents=True, exist_ok=True)
-        yield
-    except OSError as error:
-        raise StudyError(f"{folder}: cannot be written ({error.strerror}). Choose another place.") from error

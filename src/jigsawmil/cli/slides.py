@@ -11,6 +11,7 @@ from rich.markup import escape
 
 from ..config import choose
 from ..errors import ConfigError, SlideError
+from ..files import writing_to
 from ..slides.encoders import encoder_spec
 from ..slides.extract import ExtractSettings, check_masks, origin_of, tissue_of
 from ..slides.geojson_mask import write_geojson
@@ -22,8 +23,11 @@ from ..synthetic.phantom import phantom_slides
 from ..synthetic.phantom_slide import PATCH_LEVEL0
 from ..synthetic.phantom_spec import TYPES, PhantomSpec, phantom_spec
 from .app import app
-from .options import Out, Quiet, SlidesArgument, TileOptions, grouped
-from .show import console, slide_files, tracked, writing_to
+from .arguments import Out, Quiet, SlidesArgument
+from .groups import grouped
+from .screen import console, tracked
+from .show import slide_files
+from .tiles import TileOptions
 
 
 @app.command()

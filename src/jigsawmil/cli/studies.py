@@ -8,6 +8,7 @@ import typer
 
 from ..config import choose
 from ..errors import ConfigError
+from ..files import writing_to
 from ..nn.model import METHODS
 from ..report.page import write_report
 from ..study.study import Study, cohort_spec, on_standins, read_study
@@ -16,20 +17,11 @@ from ..synthetic.phantom_spec import phantom_spec
 from ..synthetic.standins import write_standin
 from ..train.settings import Settings
 from .app import app
-from .options import (
-    Jobs,
-    Memory,
-    MethodOptions,
-    Out,
-    Quiet,
-    RunOut,
-    Seed,
-    TableOptions,
-    TargetOptions,
-    WhereOptions,
-    grouped,
-)
-from .show import console, run_folder, show_study, tracked, writing_to
+from .arguments import Jobs, Memory, Out, Quiet, RunOut, Seed, TableOptions
+from .groups import grouped
+from .options import MethodOptions, TargetOptions, WhereOptions
+from .screen import console, tracked
+from .show import run_folder, show_study
 
 
 @app.command()

@@ -8,7 +8,7 @@ import typer
 
 from ..study.run_folder import open_run
 from .app import app
-from .show import console
+from .screen import console
 
 
 @app.command()

@@ -9,7 +9,7 @@ import pandas as pd
 
 from ..cohort.cohort import Cohort
 from ..errors import StudyError
-from ..files import replacing
+from ..files import write_csv
 from ..train.checkpoint import origin, write_json
 from .compare import compare_methods, summarise
 from .job import Job
@@ -127,13 +127,3 @@ def whole(jobs: Sequence[Job], cohort: str) -> set[str]:
     """Variants all of whose jobs are done. Only these are judged: others would be judged on other slides."""
     mine = [job for job in jobs if job.cohort == cohort]
     return {job.variant for job in mine} - {job.variant for job in mine if not job.done}
-
-
-def write_csv(table: pd.DataFrame, path: Path) -> None:
-    """Whole or not at all."""
-    try:
-        path.parent.mkdir(parents=True, exist_ok=True)
-        with replacing(path) as temporary:
-            table.to_csv(temporary, index=False)
-    except OSError as error:
-        raise StudyError(f"{path.parent}: cannot be written ({error.strerror}). Choose another place.") from error

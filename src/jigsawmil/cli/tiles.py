@@ -1,0 +1,40 @@
+"""Options of verbs that cut slides into tiles."""
+
+from dataclasses import dataclass
+from typing import Annotated, Any
+
+import typer
+
+from ..bags.tile_spec import DEFAULT_TILES, TileSpec
+from ..slides.encoders import EncoderSpec
+from ..slides.extract import ExtractSettings
+from .arguments import Masks, NoBoundsShift, SlideMpp
+
+
+@dataclass(frozen=True)
+class TileOptions:
+    """Tissue and tiles."""
+
+    patch: Annotated[
+        int | None, typer.Option(help="Edge of a tile in pixels. Default: what the encoder asks for, mostly 256.")
+    ] = None
+    mpp: Annotated[
+        float | None, typer.Option(help="Microns a pixel of a tile. Default: what the encoder asks for, mostly 0.5.")
+    ] = None
+    overlap: Annotated[int, typer.Option(help="Pixels shared with the next tile.")] = DEFAULT_TILES.overlap
+    share: Annotated[float, typer.Option(help="Share of a tile that must be tissue.")] = DEFAULT_TILES.share
+    slide_mpp: SlideMpp = None
+    masks: Masks = None
+    no_bounds_shift: NoBoundsShift = False
+
+    def settings(self, encoder: EncoderSpec | None = None, **others: Any) -> ExtractSettings:
+        asked = encoder or DEFAULT_TILES
+        tiles = TileSpec(
+            patch=asked.patch if self.patch is None else self.patch,
+            mpp=asked.mpp if self.mpp is None else self.mpp,
+            overlap=self.overlap,
+            share=self.share,
+            drawn=self.masks is not None,
+        )
+        shift = not self.no_bounds_shift
+        return ExtractSettings(tiles=tiles, slide_mpp=self.slide_mpp, masks=self.masks, shift=shift, **others)
