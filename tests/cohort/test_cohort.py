@@ -12,7 +12,7 @@ import torch
 
 from jigsawmil.bags.bag import Bag
 from jigsawmil.cohort import cohort as module
-from jigsawmil.cohort.cohort import Cohort, check, order_classes
+from jigsawmil.cohort.cohort import Cohort, check
 from jigsawmil.cohort.labels import read_labels
 from jigsawmil.errors import FeatureError, LabelError
 
@@ -127,36 +127,6 @@ def test_a_table_read_before_is_taken_as_it_is(files: tuple[Path, Path]) -> None
     assert Cohort.read(table, files[1]).slides == Cohort.read(*files).slides
     with pytest.raises(LabelError, match="label_column"):
         Cohort.read(table, files[1], label_column="label")
-
-
-@pytest.mark.parametrize(
-    ("names", "positive", "ordinal", "expected"),
-    [
-        (["IDC", "ILC"], None, False, (("IDC", "ILC"), "binary")),
-        (["IDC", "ILC"], "IDC", False, (("ILC", "IDC"), "binary")),
-        (["10", "9"], None, False, (("9", "10"), "binary")),
-        (["c", "a", "b"], None, False, (("a", "b", "c"), "multiclass")),
-        (["5", "0", "10", "1"], None, True, (("0", "1", "5", "10"), "ordinal")),
-    ],
-)
-def test_classes_have_an_order(names: list[str], positive: str | None, ordinal: bool, expected: object) -> None:
-    assert order_classes(names, positive, ordinal) == expected
-
-
-@pytest.mark.parametrize(
-    ("names", "positive", "ordinal", "message"),
-    [
-        (["IDC", "ILC"], "ILD", False, r"'ILD' is not a label. Found 'IDC', 'ILC'. Did you mean"),
-        (["a", "b", "c"], "a", False, "needs two classes"),
-        (["low", "mid", "top"], None, True, "whole numbers"),
-        (["0.5", "1.5", "2.5"], None, True, "whole numbers"),
-        (["0", "1"], None, True, "three or more"),
-        (["0", "1", "2"], "1", True, "positive='1'"),
-    ],
-)
-def test_impossible_classes_are_refused(names: list[str], positive: str | None, ordinal: bool, message: str) -> None:
-    with pytest.raises(LabelError, match=message):
-        order_classes(names, positive, ordinal)
 
 
 def test_real_panda_is_ordinal_with_six_grades(tmp_path: Path) -> None:

@@ -5,8 +5,9 @@ from pathlib import Path
 import openpyxl
 import pytest
 
-from jigsawmil.cohort.labels import LabelTable, listed, plain_labels, read_labels, slide_name, sort_classes
+from jigsawmil.cohort.labels import LabelTable, listed, plain_labels, read_labels, slide_name
 from jigsawmil.errors import LabelError
+from jigsawmil.tasks import sort_classes
 
 CLINICAL = Path(__file__).resolve().parents[2] / "../shared/data/clinical"
 

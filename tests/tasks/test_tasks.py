@@ -7,10 +7,37 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from jigsawmil.errors import ConfigError
+from jigsawmil.errors import ConfigError, LabelError
 from jigsawmil.tasks import TASKS, BinaryTask, choose_task, get_task, register_task, task_of_table
 
 PACKAGE = Path(__file__).parents[2] / "src" / "jigsawmil"
+CHOICES = re.compile(
+    r"""\btask\s*(==|!=)|\btask\s+(not\s+)?in\s*[(\[{]|["'](binary|multiclass|ordinal)["']\s*[:\]]"""
+    r"""|Literal\[["']binary|len\([\w.]*classes\)\s*((==|!=|>|<=)\s*2|(==|>=|<)\s*3)\b"""
+)
+
+
+def test_no_other_part_chooses_by_the_name_of_a_task_or_by_two_classes() -> None:
+    found = [
+        f"{file.relative_to(PACKAGE)}:{number}: {line.strip()}"
+        for file in sorted(PACKAGE.rglob("*.py"))
+        if file.relative_to(PACKAGE).parts[0] != "tasks"
+        for number, line in enumerate(file.read_text().splitlines(), 1)
+        if CHOICES.search(line)
+    ]
+    assert not found, "\n".join(found)
+
+
+@pytest.mark.parametrize(
+    "line",
+    [
+        'if part.task == "binary":', "x = a if task != b else c", 'task in ("binary", "ordinal")',
+        '{"binary": 2, "ordinal": 3}[self.task]', 'Task = Literal["binary"]', "if len(part.classes) == 2:",
+        "if len(classes) > 2 or x:", "len(self.classes) != 2",
+    ],
+)  # fmt: skip
+def test_the_search_sees_a_choice(line: str) -> None:
+    assert CHOICES.search(line)
 
 
 def test_tasks_import_neither_torch_nor_scipy_before_they_need_them() -> None:
@@ -62,3 +89,36 @@ def test_a_name_is_given_once() -> None:
     with pytest.raises(ConfigError, match="found 'binary', expected a name that is not one of"):
         register_task(BinaryTask())
     assert list(TASKS) == ["binary", "multiclass", "ordinal"]
+
+
+@pytest.mark.parametrize(
+    ("names", "positive", "ordinal", "expected"),
+    [
+        (["IDC", "ILC"], None, False, (("IDC", "ILC"), "binary")),
+        (["IDC", "ILC"], "IDC", False, (("ILC", "IDC"), "binary")),
+        (["10", "9"], None, False, (("9", "10"), "binary")),
+        (["c", "a", "b"], None, False, (("a", "b", "c"), "multiclass")),
+        (["5", "0", "10", "1"], None, True, (("0", "1", "5", "10"), "ordinal")),
+    ],
+)
+def test_classes_have_an_order(names: list[str], positive: str | None, ordinal: bool, expected: object) -> None:
+    task = choose_task(names, ordinal=ordinal)
+    found = task.targets(names, positive)
+    assert (found.classes, task.name) == expected
+    assert [found.classes[value] for value in found.values] == names
+
+
+@pytest.mark.parametrize(
+    ("names", "positive", "ordinal", "message"),
+    [
+        (["IDC", "ILC"], "ILD", False, r"'ILD' is not a label. Found 'IDC', 'ILC'. Did you mean"),
+        (["a", "b", "c"], "a", False, "needs two classes"),
+        (["low", "mid", "top"], None, True, "whole numbers"),
+        (["0.5", "1.5", "2.5"], None, True, "whole numbers"),
+        (["0", "1"], None, True, "three or more"),
+        (["0", "1", "2"], "1", True, "positive='1'"),
+    ],
+)
+def test_impossible_classes_are_refused(names: list[str], positive: str | None, ordinal: bool, message: str) -> None:
+    with pytest.raises(LabelError, match=message):
+        choose_task(names, ordinal=ordinal).targets(names, positive)

@@ -47,7 +47,7 @@ def permuted(bag: Bag, order: np.ndarray) -> Bag:
 def test_the_parameters_are_the_settings_with_their_defaults() -> None:
     """But for level: a bag is what it is given."""
     defaults = {name: value for name, value in Settings().flat().items() if name != "level"}
-    assert SlideClassifier().get_params() == {**defaults, "positive": None, "ordinal": False, "seed": 0}
+    assert SlideClassifier().get_params() == {**defaults, "positive": None, "ordinal": False, "task": None, "seed": 0}
 
 
 def test_the_signature_lists_every_parameter_and_no_other_is_taken() -> None:

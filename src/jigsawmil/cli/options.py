@@ -69,6 +69,10 @@ class TargetOptions:
         str | None, typer.Option(help="The positive class of two. Default: the last in sorted order.")
     ] = None
     ordinal: Annotated[bool, typer.Option("--ordinal", help="Labels are grades, such as ISUP 0 to 5.")] = False
+    task: Annotated[
+        str | None,
+        typer.Option(help="What is predicted, by name. Default: binary for two classes, multiclass for more."),
+    ] = None
 
     def source(self, table: TableOptions) -> CohortSpec:
         target = {key: value for key, value in asdict(self).items() if value}

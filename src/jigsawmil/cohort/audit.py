@@ -13,7 +13,8 @@ from ..bags.bag import Unit
 from ..bags.formats import BagInfo, peek_bag
 from ..errors import FeatureError, LabelError
 from ..slides.encoders.spec import our_name
-from .labels import LabelTable, listed, sort_classes
+from ..tasks import Task, choose_task, sort_classes
+from .labels import LabelTable, listed
 
 Severity = Literal["error", "note"]
 About = Literal["labels", "features"]
@@ -174,11 +175,14 @@ def audit(
     infos: Mapping[str, BagInfo | FeatureError],
     *,
     skip_missing: bool = False,
+    ordinal: bool = False,
+    task: str | None = None,
 ) -> Audit:
     """Hold a table against the features found for it.
 
     found: slide id -> file, for all files. infos: slide id -> header or error, at least for labelled slides found.
     skip_missing: labelled slides without usable features are noted and left out instead of stopping.
+    ordinal, task: what the labels are for, as for `Cohort.read`.
     """
     slides = _slides(labels)
     labelled = {slide_id: row for slide_id, row in slides.items() if row.label}
@@ -207,7 +211,8 @@ def audit(
     tell = _Teller(skip_missing)
     _table_problems(tell, labels, slides)
     # Where no slide can be used, the table alone may still be seen to hold one class.
-    _class_problems(tell, [e[1:3] for e in entries] or [row[:2] for row in labelled.values()], labels.level)
+    pairs = [e[1:3] for e in entries] or [row[:2] for row in labelled.values()]
+    _label_problems(tell, pairs, labels.level, choose_task((label for _, label in pairs), task, ordinal))
     tell("no-features", "labelled slide", "without a feature file", absent, hint + way_out)
     tell("unreadable", "labelled slide", "with an unreadable file", broken, way_out, broken.values())
     tell("empty", "labelled slide", "without a single patch", empty, way_out)
@@ -301,23 +306,13 @@ def _table_problems(tell: _Teller, labels: LabelTable, slides: Mapping[str, _Row
         tell.once("no-labels", f"No slide has a label in the column {labels.columns['label']!r}")
 
 
-def _class_problems(tell: _Teller, slides: Sequence[tuple[str, str]], level: str) -> None:
-    """What is wrong with the classes. slides: (patient_id, label) of each."""
+def _label_problems(tell: _Teller, slides: Sequence[tuple[str, str]], level: str, task: Task) -> None:
+    """What is wrong with the labels. slides: (patient_id, label) of each."""
+    for problem in task.label_problems(slides):
+        tell.once(*problem)
     labels_of: dict[str, set[str]] = defaultdict(set)
-    patients_of: dict[str, set[str]] = defaultdict(set)
     for patient_id, label in slides:
         labels_of[patient_id].add(label)
-        patients_of[label].add(patient_id)
-    names = sort_classes(patients_of)
-    if len(names) == 1:
-        tell.once("one-class", f"All slides are {names[0]!r}", "Two classes are needed: is it the right column?")
-    fractions = any(re.fullmatch(r"[+-]?\d*\.\d+", name) for name in names)
-    if len(names) > 10 and (fractions or 2 * len(names) > len(slides)):
-        text = f"{len(names)} different labels on {len(slides)} slides: a measurement, or names, but no classes"
-        tell.once("not-classes", text, "Name another column, or make classes of it first.", names)
-    elif len(names) > 1:
-        single = [name for name in names if len(patients_of[name]) == 1]
-        tell("single-member", "label", "with one patient only", single, "Nothing can be learned and tested with one.")
     if level == "slide":
         both = [patient_id for patient_id, found in labels_of.items() if len(found) > 1]
         tell("mixed-patients", "patient", "with slides of more than one label", both)

@@ -1,11 +1,9 @@
 """A cohort: slides with a class and a patient, and their bags, read when they are needed."""
 
-import difflib
-import re
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import Literal, TypedDict, TypeVar, Unpack
+from typing import TypedDict, TypeVar, Unpack
 
 import numpy as np
 import pandas as pd
@@ -17,11 +15,11 @@ from ..bags.provenance import Encoding
 from ..bags.store import Store, read_ahead
 from ..bags.tile_spec import TileSpec
 from ..errors import FeatureError, LabelError
+from ..tasks import choose_task, get_task
 from .audit import Audit, Entry, LeftOut, audit, peek_all
-from .labels import LabelTable, patients_of, plain_labels, read_labels, slide_name, sort_classes, tcga_site
+from .labels import LabelTable, patients_of, plain_labels, read_labels, slide_name, tcga_site
 from .tables import MISSING
 
-Task = Literal["binary", "multiclass", "ordinal"]
 Progress = Callable[[int, int], None]
 T = TypeVar("T")
 
@@ -58,7 +56,7 @@ class Cohort:
 
     slides: tuple[Slide, ...]
     classes: tuple[str, ...]
-    task: Task
+    task: str  # name of it
     dim: int
     encoder: str | None
     patch_um: float | None  # edge of a patch in microns, where the files agree on one
@@ -77,6 +75,7 @@ class Cohort:
         *,
         positive: str | None = None,
         ordinal: bool = False,
+        task: str | None = None,
         mpp: float | None = None,
         patch_size: float | None = None,
         unit: Unit | None = None,
@@ -87,12 +86,14 @@ class Cohort:
     ) -> "Cohort":
         """Join a label table to a folder of features; everything that is wrong is raised together.
 
-        positive: of two classes, the one whose probability is reported. ordinal: classes are grades, in their order.
+        positive: of two classes, the one whose probability is reported. task: one of `jigsawmil.tasks.TASKS`; None:
+        binary for two classes, multiclass for more. ordinal: short for task="ordinal", grades in their order.
         mpp, patch_size, unit: what the feature files leave open, see `read_bag`. memory_gb: for bags kept in memory.
         """
         report = check(
             labels, features,
-            mpp=mpp, patch_size=patch_size, unit=unit, skip_missing=skip_missing, progress=progress, **columns,
+            mpp=mpp, patch_size=patch_size, unit=unit, skip_missing=skip_missing, progress=progress, ordinal=ordinal,
+            task=task, **columns,
         )  # fmt: skip
         report.raise_errors()
 
@@ -101,7 +102,7 @@ class Cohort:
             bag = read_bag(slide.path, mpp=mpp, patch_size=patch_size, unit=unit)
             return replace(bag, slide_id=slide.slide_id)
 
-        return _build(report, report.entries, positive, ordinal, read, memory_gb)
+        return _build(report, report.entries, positive, ordinal, task, read, memory_gb)
 
     @classmethod
     def from_bags(
@@ -112,8 +113,12 @@ class Cohort:
         *,
         positive: str | None = None,
         ordinal: bool = False,
+        task: str | None = None,
     ) -> "Cohort":
-        """A cohort of bags in memory, in their order. patients: None = from TCGA barcodes, or each slide its own."""
+        """A cohort of bags in memory, in their order. patients: None = from TCGA barcodes, or each slide its own.
+
+        positive, ordinal, task: as for `read`.
+        """
         kept = {bag.slide_id: bag for bag in bags}
         for what, given in (("labels", labels), ("patients", labels if patients is None else patients)):
             if len(given) != len(bags):
@@ -125,13 +130,14 @@ class Cohort:
         rows = pd.DataFrame({"slide_id": list(kept), "patient_id": whose, "label": values, "line": range(len(bags))})
         rows["site"] = [tcga_site(slide_id) for slide_id in kept]
         table = LabelTable(rows, "memory", "slide", {"label": "labels"}, tuple(filter(None, [*notes, note])))
-        report = audit(table, dict.fromkeys(kept), {slide_id: _info(bag) for slide_id, bag in kept.items()})
+        infos = {slide_id: _info(bag) for slide_id, bag in kept.items()}
+        report = audit(table, dict.fromkeys(kept), infos, ordinal=ordinal, task=task)
         report.raise_errors()
         if report.left_out:  # a bag without a label: the caller counts on the order of the others
             raise LabelError(report.summary())
         entry_of = {entry.slide_id: entry for entry in report.entries}
         entries = [entry_of[slide_id] for slide_id in kept]
-        return _build(report, entries, positive, ordinal, lambda slide: kept[slide.slide_id], 0)
+        return _build(report, entries, positive, ordinal, task, lambda slide: kept[slide.slide_id], 0)
 
     def __len__(self) -> int:
         return len(self.slides)
@@ -144,6 +150,21 @@ class Cohort:
     def labels(self) -> NDArray[np.int64]:
         """(slide,) index of the class."""
         return np.array([slide.label for slide in self.slides], dtype=np.int64)
+
+    @property
+    def strata(self) -> NDArray[np.int64]:
+        """(slide,) what a split spreads evenly: the classes, unless the task has it otherwise."""
+        return get_task(self.task).strata(self.labels)
+
+    @property
+    def stratum_names(self) -> list[str]:
+        """(slide,) the same by name."""
+        names = get_task(self.task).stratum_names(self.classes)
+        return [names[index] for index in self.strata]
+
+    def label_of(self, slide: Slide) -> str:
+        """The label as tables have it."""
+        return get_task(self.task).label(slide.label, self.classes)
 
     @property
     def patients(self) -> NDArray[np.str_]:
@@ -178,9 +199,12 @@ def check(
     unit: Unit | None = None,
     skip_missing: bool = False,
     progress: Progress | None = None,
+    ordinal: bool = False,
+    task: str | None = None,
     **columns: Unpack[Columns],
 ) -> Audit:
     """What a table and a folder hold together and what is wrong, without reading a single feature."""
+    choose_task((), task, ordinal)  # refuse an unknown task before files are read
     if isinstance(labels, LabelTable) and columns:
         raise LabelError(f"{', '.join(columns)}: the table is read already. Give the columns to read_labels.")
     table = labels if isinstance(labels, LabelTable) else read_labels(labels, **columns)
@@ -197,35 +221,7 @@ def check(
         {slide_id: path for slide_id, path in found.items() if slide_id in wanted},
         mpp=mpp, patch_size=patch_size, unit=unit, progress=progress,
     )  # fmt: skip
-    return audit(table, found, infos, skip_missing=skip_missing)
-
-
-def order_classes(names: Iterable[str], positive: str | None, ordinal: bool) -> tuple[tuple[str, ...], Task]:
-    """Classes in their order, the positive one last, and the task they make."""
-    classes = sort_classes(set(names))
-    if ordinal:
-        words = [name for name in classes if not re.fullmatch(r"[+-]?\d+", name)]
-        if words or len(classes) < 3 or positive is not None:
-            raise LabelError(
-                f"The labels are {', '.join(map(repr, classes))}{f', positive={positive!r}' if positive else ''}; "
-                "ordinal needs three or more grades that are whole numbers, and none of them positive. "
-                "Leave ordinal out, or write the grades as numbers."
-            )
-        return tuple(classes), "ordinal"
-    if positive is not None:
-        if positive not in classes:
-            near = difflib.get_close_matches(positive, classes, n=1, cutoff=0.5)
-            raise LabelError(
-                f"positive={positive!r} is not a label. Found {', '.join(map(repr, classes))}."
-                + (f" Did you mean {near[0]!r}?" if near else "")
-            )
-        if len(classes) > 2:
-            raise LabelError(
-                f"positive={positive!r} needs two classes; found {', '.join(map(repr, classes))}. "
-                "Leave positive out, or make two classes of them."
-            )
-        classes.sort(key=lambda name: name == positive)
-    return tuple(classes), "binary" if len(classes) == 2 else "multiclass"
+    return audit(table, found, infos, skip_missing=skip_missing, ordinal=ordinal, task=task)
 
 
 def _build(
@@ -233,20 +229,25 @@ def _build(
     entries: Sequence[Entry],
     positive: str | None,
     ordinal: bool,
+    task: str | None,
     read: Callable[[Slide], Bag],
     memory_gb: float,
 ) -> Cohort:
-    classes, task = order_classes((entry.label for entry in entries), positive, ordinal)
-    number = {name: index for index, name in enumerate(classes)}
-    slides = tuple(Slide(e.slide_id, e.patient_id, number[e.label], e.path, e.info.n, e.site) for e in entries)
+    labels = [entry.label for entry in entries]
+    chosen = choose_task(labels, task, ordinal)
+    classes, values = chosen.targets(labels, positive)
+    slides = tuple(
+        Slide(e.slide_id, e.patient_id, value, e.path, e.info.n, e.site)
+        for e, value in zip(entries, values.tolist(), strict=True)
+    )
     encoder = next((entry.info.encoder for entry in entries if entry.info.encoder), None)
     notes = tuple(map(str, report.notes))
     store = Store(read, memory_gb * 1e9)
     infos = [entry.info for entry in entries]
     tiles, encoding = _common(info.tiles for info in infos), _common(info.encoding for info in infos)
     return Cohort(
-        slides, classes, task, infos[0].dim, encoder, _patch_um(infos), tiles, encoding, report.left_out, notes, read,
-        store,
+        slides, classes, chosen.name, infos[0].dim, encoder, _patch_um(infos), tiles, encoding, report.left_out, notes,
+        read, store,
     )  # fmt: skip
 
 

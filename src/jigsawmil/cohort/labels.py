@@ -196,14 +196,6 @@ def plain_labels(values: Sequence[str]) -> tuple[list[str], list[str]]:
     return plain, ["Labels are whole numbers written with a decimal point: 1.0 is read as 1."] if changed else []
 
 
-def sort_classes(names: Iterable[str]) -> list[str]:
-    """By value where all are numbers ("2" before "10"), by name otherwise."""
-    try:
-        return sorted(names, key=float)
-    except ValueError:
-        return sorted(names)
-
-
 def listed(names: Sequence[str], limit: int = 10) -> str:
     """Names in a row, the first `limit` of them: a, b, c ... and 7 more."""
     more = len(names) - limit

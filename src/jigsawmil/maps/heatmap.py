@@ -16,6 +16,7 @@ from matplotlib.ticker import ScalarFormatter
 
 from ..drawing import own_style, save
 from ..slides.slide import Slide
+from ..tasks import get_task
 from .geometry import Canvas, Floats, Squares, blank, blend, canvas_around, check_slide, squares_of
 from .patch_maps import Ints, PatchMaps
 from .pictures import percentiles
@@ -123,7 +124,7 @@ def _evidence(ax: Axes, canvas: Canvas, squares: Squares, opacity: float, maps: 
     """Symmetric around 0, so that white means no evidence."""
     values = maps.evidence_for()
     limit = evidence_limit(values)
-    other = f"for {maps.classes[0]}" if len(maps.classes) == 2 else f"against {maps.shown_class}"
+    other = get_task(maps.task).against(maps.classes.index(maps.shown_class), maps.classes)
     scale = Scale(EVIDENCE, -limit, limit, "share of the logit", "both")
     _show(ax, paint(canvas, squares, values, scale, opacity), f"evidence: red for {maps.shown_class}, blue {other}")
     return scale

@@ -17,6 +17,7 @@ from ..nn.batch import Batch
 from ..nn.convs import GAT
 from ..nn.encoder import GraphEncoder
 from ..nn.model import Model
+from ..tasks import get_task
 from ..train.apply import apply_groups, apply_model
 from ..train.checkpoint import ModelCard
 from ..train.devices import autocast
@@ -50,8 +51,7 @@ class PatchMaps:
     name: what was predicted as one, the slide or its patient. attention sums to 1 over the bag: over the slide, or over
     all slides of the patient. So does evidence, with its bias, to the logits: sum over patches + bias = logit, exactly.
     What belongs to the bag as a whole (the co-occurrence of `kinds`) is in the bias.
-    logits: binary one, the log-odds of classes[1]; multiclass one a class; ordinal one a threshold, the log-odds of a
-    grade above it.
+    task: its name; what the logits are is up to the task.
     jigsaw: the corner at which the model expects each patch (mean of the bins' centres under the softmax), to be
     compared with `bag.coords`; None for models without a position jigsaw.
     """
@@ -77,28 +77,23 @@ class PatchMaps:
 
     @property
     def prediction(self) -> str:
-        """The likeliest class."""
-        return self.classes[int(self.probabilities.argmax())]
+        """The class that is called."""
+        return self.classes[int(get_task(self.task).decision(self.probabilities))]
 
     @property
     def shown_class(self) -> str:
-        """The class that a map of evidence speaks of: the last (positive, highest), or the likeliest of several."""
-        return self.prediction if self.task == "multiclass" else self.classes[-1]
+        """The class that a map of evidence is about: the last (positive, highest), or the likeliest of several."""
+        return self.classes[get_task(self.task).shown(self.probabilities)]
 
     def evidence_for(self, name: str | None = None) -> Floats:
-        """(patch,): what speaks for a class where positive, against it where negative; None: for `shown_class`.
+        """(patch,): what speaks for a class if positive, against it if negative; None: for `shown_class`.
 
-        binary: the share of the log-odds. multiclass: the share of the class's logit over the mean of all logits, for
-        what a patch adds to all classes alike changes nothing. ordinal: the share of the log-odds of this grade or a
-        higher one (of the lowest: of staying below the second).
+        How it follows from the logits: `evidence` of each task.
         """
         name = self.shown_class if name is None else name
         if name not in self.classes:
             raise ConfigError(f"class {name!r} is unknown to the model; expected one of {', '.join(self.classes)}.")
-        index = self.classes.index(name)
-        if self.task == "multiclass":
-            return self.evidence[:, index] - self.evidence.mean(axis=1)
-        return self.evidence[:, index - 1] if index else -self.evidence[:, 0]
+        return get_task(self.task).evidence(self.evidence, self.classes.index(name))
 
     def neighbours(self, patch: int) -> tuple[Ints, Floats] | None:
         """Patches that one attends to (itself among them) and how much, most first; the weights sum to 1.

@@ -13,6 +13,7 @@ import numpy as np
 
 from ..errors import StudyError
 from ..files import replacing
+from ..tasks import get_task
 from .geometry import Squares
 from .heatmap import ATTENTION, EVIDENCE, attends, evidence_limit
 from .patch_maps import Floats, PatchMaps
@@ -63,17 +64,16 @@ def measurements(maps: PatchMaps) -> dict[str, Floats]:
     """(patch,) each; the probability is the slide's and the same throughout, so that a table of tiles carries it."""
     evidence = {f"evidence for {name}": maps.evidence_for(name) for name in evidence_classes(maps)}
     p = {
-        f"probability of {name}": np.full(len(maps), value)
-        for name, value in zip(maps.classes, maps.probabilities, strict=True)
-        if len(maps.classes) > 2 or name == maps.classes[-1]
+        f"probability of {maps.classes[index]}": np.full(len(maps), maps.probabilities[index])
+        for index in get_task(maps.task).reported(len(maps.classes))
     }
     ranks = {"attention": maps.attention, "attention percentile": percentiles(maps.attention)}
     return {"patch": np.arange(len(maps), dtype=np.float64), **ranks, **evidence, **p}
 
 
 def evidence_classes(maps: PatchMaps) -> tuple[str, ...]:
-    """The classes whose evidence is not another's with the sign turned, or the very same."""
-    return maps.classes if maps.task == "multiclass" else maps.classes[-1:]
+    """The classes whose evidence is not another's with its sign changed, or the same."""
+    return tuple(maps.classes[index] for index in get_task(maps.task).evidence_classes(len(maps.classes)))
 
 
 def patch_colours(maps: PatchMaps) -> np.ndarray:

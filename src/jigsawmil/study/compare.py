@@ -68,7 +68,7 @@ def summarise(
     the same patients for every method. `undefined_folds` counts the runs left out of the mean for want of a class.
     """
     table = _table(predictions, classes, task)
-    rows = []
+    rows, positive = [], table.task.positive(table.classes)
     for method in table.methods:
         runs = table.fold_aucs(method)
         pooled = table.pooled(method)
@@ -87,7 +87,7 @@ def summarise(
             | {name: value for name, value in figures.items() if name != "undefined"}
             | {"seeds": runs.index.unique("seed").size, "slides": len(y), "patients": pooled["patient_id"].nunique()}
             | {"undefined_folds": int(runs.isna().sum())}
-            | table.task.summary(table.classes)
+            | ({} if positive is None else {"positive": positive})
         )
     return pd.DataFrame(rows)
 

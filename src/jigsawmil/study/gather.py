@@ -76,7 +76,7 @@ def _slides(cohorts: Mapping[str, Cohort]) -> pd.DataFrame:
             "cohort": name,
             "slide_id": slide.slide_id,
             "patient_id": slide.patient_id,
-            "label": cohort.classes[slide.label],
+            "label": cohort.label_of(slide),
             "site": slide.site or "",
             "patches": slide.patches,
             "features": str(slide.path.resolve()) if slide.path else "",

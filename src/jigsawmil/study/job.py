@@ -136,7 +136,7 @@ def predict_table(
     found = run_model(model, feed.prepared(bags), device=settings.train.device, precision=settings.train.precision)
     for bag, seen in zip(bags, found, strict=True):
         first = cohort.slides[feed.members[bag][0]]
-        row = {"slide_id": seen.name, "patient_id": first.patient_id, "label": cohort.classes[first.label]}
+        row = {"slide_id": seen.name, "patient_id": first.patient_id, "label": cohort.label_of(first)}
         rows.append({**row, **task.row(seen.probabilities, cohort.classes)})
         attention |= zip(seen.batch.slide_ids, seen.attention, strict=True)
         coords |= {f"{slide}/coords": values for slide, values in zip(seen.batch.slide_ids, seen.coords, strict=True)}
@@ -158,7 +158,7 @@ def check_patients(cohort: Cohort) -> None:
 
 def fingerprint(cohort: Cohort) -> str:
     """Of what the labels and the features hold, without reading features."""
-    rows = [[s.slide_id, s.patient_id, cohort.classes[s.label], s.patches] for s in cohort.slides]
+    rows = [[s.slide_id, s.patient_id, cohort.label_of(s), s.patches] for s in cohort.slides]
     rows.sort()
     text = json.dumps([cohort.classes, cohort.task, cohort.dim, rows])
     return hashlib.sha256(text.encode()).hexdigest()[:16]

@@ -24,7 +24,7 @@ from .published import Published, read_published
 STUDY_KEYS = ("folds", "seeds", "by_site", "shuffle_control", "attention", "memory_gb")
 COHORT_KEYS = {
     **dict.fromkeys(("labels", "features", "slide_table", "splits", "slide_column", "patient_column"), str),
-    **dict.fromkeys(("label_column", "site_column", "sheet", "positive", "unit"), str),
+    **dict.fromkeys(("label_column", "site_column", "sheet", "positive", "task", "unit"), str),
     **dict.fromkeys(("ordinal", "skip_missing"), bool),
     **dict.fromkeys(("mpp", "patch_size"), float),
 }
@@ -131,7 +131,7 @@ def on_standins(study: Study, folder: Path) -> Study:
         raise ConfigError("by_site: stand-ins come from no site. Leave it out, or run on the real cohorts.")
     cohorts = {}
     for name, spec in study.cohorts.items():
-        options = tuple((key, value) for key, value in spec.options if key in ("positive", "ordinal"))
+        options = tuple((key, value) for key, value in spec.options if key in ("positive", "ordinal", "task"))
         cohorts[f"phantom {name}"] = CohortSpec(
             str(folder / name / "labels.csv"), str(folder / name / "features"), options
         )
@@ -292,8 +292,7 @@ def _folds(study: Study, name: str, cohort: Cohort, seed: int) -> list[Fold]:
                 f"{name}: by_site, but the site of some slides is unknown. Name its column (site_column); TCGA "
                 "barcodes carry it."
             )
-        labels = [cohort.classes[label] for label in cohort.labels]
-        folds = make_folds(ids, patients, labels, folds=study.folds, seed=seed, sites=sites)
+        folds = make_folds(ids, patients, cohort.stratum_names, folds=study.folds, seed=seed, sites=sites)
     return folds
 
 

@@ -9,7 +9,8 @@ class FocalTask(BinaryTask):
 register_task(FocalTask())      # Cohort.read(..., task="focal"), --task focal, `task = "focal"` in a study file
 """
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
+from typing import Any
 
 from ..config import choose, require
 from ..errors import ConfigError
@@ -21,7 +22,7 @@ from .task import Targets, Task
 
 __all__ = [
     "TASKS", "BinaryTask", "ClassTask", "MulticlassTask", "OrdinalTask", "Targets", "Task", "choose_task", "get_task",
-    "register_task", "sort_classes", "task_of_table",
+    "reading_options", "register_task", "sort_classes", "task_of_table",
 ]  # fmt: skip
 
 BINARY, MULTICLASS, ORDINAL = BinaryTask(), MulticlassTask(), OrdinalTask()
@@ -52,6 +53,16 @@ def choose_task(labels: Iterable[str], task: str | None = None, ordinal: bool = 
     if ordinal:
         return ORDINAL
     return BINARY if len(set(labels)) == 2 else MULTICLASS
+
+
+def reading_options(name: str, classes: Sequence[str]) -> dict[str, Any]:
+    """The options of `Cohort.read` that lead to this task and this order of classes."""
+    task, asked = get_task(name), dict[str, Any]()
+    if task is ORDINAL:
+        asked = {"ordinal": True}
+    elif task is not choose_task(classes):
+        asked = {"task": name}
+    return {"positive": None if list(classes) == sort_classes(classes) else classes[-1], **asked}
 
 
 def task_of_table(columns: Iterable[str], task: str | None = None) -> Task:

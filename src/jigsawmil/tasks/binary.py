@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import numpy as np
 from numpy.typing import ArrayLike
 
 from .. import statistics
 from ..errors import LabelError
-from .classes import ClassTask, quoted, sort_classes
+from .classes import ClassTask, quoted
 from .task import Calibration, CalibrationWords, Floats, Integers
 
 if TYPE_CHECKING:
@@ -33,9 +33,6 @@ class BinaryTask(ClassTask):
         if len(classes) != 2:
             raise LabelError(f"The labels are {quoted(classes)}; {self.name} needs two classes. Use another task.")
         return sorted(classes, key=lambda name: name == positive)
-
-    def options(self, classes: Sequence[str]) -> dict[str, Any]:
-        return {"positive": None if list(classes) == sort_classes(classes) else classes[-1]}
 
     def head(self, width: int, classes: int) -> Head:
         from .heads import BinaryHead
@@ -62,8 +59,8 @@ class BinaryTask(ClassTask):
     def table_words(self, classes: Sequence[str]) -> str:
         return f"probability of {classes[-1]!r}"
 
-    def judged(self, number: int) -> list[int]:
-        return [1]
+    def reported(self, number: int) -> Sequence[int]:
+        return (1,)
 
     def figures(self, y: Integers, p: Floats) -> dict[str, float]:
         slope, intercept = statistics.recalibration(y == 1, p[:, 1])
@@ -75,8 +72,8 @@ class BinaryTask(ClassTask):
     def difference(self, y: Integers, p: Floats, q: Floats, clusters: ArrayLike | None = None) -> DelongTest:
         return statistics.delong_test(y, p[:, 1], q[:, 1], clusters)
 
-    def summary(self, classes: Sequence[str]) -> dict[str, str]:
-        return {"positive": classes[-1]}
+    def positive(self, classes: Sequence[str]) -> str | None:
+        return classes[-1]
 
     def describe(self, classes: Sequence[str]) -> str:
         return f"two classes; {classes[-1]} is the positive one"

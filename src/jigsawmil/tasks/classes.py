@@ -6,7 +6,7 @@ import difflib
 import re
 from collections import defaultdict
 from collections.abc import Iterable, Iterator, Sequence
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import numpy as np
 from numpy.typing import ArrayLike
@@ -107,22 +107,18 @@ class ClassTask(Task):
 
     # Figures
 
-    def judged(self, number: int) -> list[int]:
-        """The classes over which AUC, AUPRC, F1 and Brier score are taken."""
-        return list(range(number))
-
     def area(self, y: ArrayLike, p: ArrayLike) -> float:
         return statistics.macro_auc(y, p)
 
     def score(self, y: ArrayLike, p: ArrayLike) -> dict[str, float]:
-        """The decision is the most probable class; figures of classes are unweighted means over those judged."""
+        """The decision is the most probable class; figures of classes are unweighted means over those reported."""
         number = max(2, np.shape(p)[-1])
         truth, prob = statistics.check_probabilities(y, p, min(number, self.most or number), self.name)
         figures = self.figures(truth, prob)
         return figures | {"undefined": float(sum(np.isnan(value) for value in figures.values()))}
 
     def figures(self, y: Integers, p: Floats) -> dict[str, float]:
-        columns = self.judged(p.shape[1])
+        columns = list(self.reported(p.shape[1]))
         figures = statistics.class_figures(y, p, self.decision(p), columns) | self.further_figures(y, p)
         hit, probability = self.calibration(y, p)
         figures["brier"] = statistics.brier_score(y, p, columns)
@@ -155,9 +151,6 @@ class ClassTask(Task):
         "the most probable class", "probability of the likeliest class", "share that was right"
     )
     decision_words = "the most probable class"
-
-    def options(self, classes: Sequence[str]) -> dict[str, Any]:
-        return {}
 
 
 def quoted(names: Iterable[str]) -> str:

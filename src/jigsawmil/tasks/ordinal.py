@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import numpy as np
 
@@ -32,9 +32,6 @@ class OrdinalTask(ClassTask):
                 "Leave ordinal out, or write the grades as numbers."
             )
         return classes
-
-    def options(self, classes: Sequence[str]) -> dict[str, Any]:
-        return {"ordinal": True}
 
     def head(self, width: int, classes: int) -> Head:
         from .heads import OrdinalHead

@@ -85,12 +85,15 @@ class Task(ABC):
         return ()
 
     def strata(self, values: Integers) -> Integers:
-        """(slide,): what is spread evenly over folds."""
+        """(slide,): index of the group that is spread evenly over folds."""
         return values
 
-    def options(self, classes: Sequence[str]) -> dict[str, Any]:
-        """The options of `Cohort.read` that choose this task and this order of classes."""
-        return {"task": self.name}
+    def stratum_names(self, classes: Sequence[str]) -> Sequence[str]:
+        return classes
+
+    def label(self, value: Any, classes: Sequence[str]) -> str:
+        """A target value as tables have it: the inverse of `targets`."""
+        return classes[value]
 
     # Model
 
@@ -123,6 +126,10 @@ class Task(ABC):
     @abstractmethod
     def matrix(self, frame: pd.DataFrame, classes: Sequence[str]) -> Floats:
         """(row, class): the inverse of `row` for a table."""
+
+    def reported(self, number: int) -> Sequence[int]:
+        """Classes whose probability is told in tables and judged by figures; that of the others follows from them."""
+        return range(number)
 
     def decision(self, p: ArrayLike) -> Integers:
         """(case,): index of the class that is called."""
@@ -160,9 +167,9 @@ class Task(ABC):
     def difference(self, y: Integers, p: Floats, q: Floats, clusters: ArrayLike | None = None) -> DelongTest:
         """The figure of p minus that of q on the same cases, with its test; nan where there is none."""
 
-    def summary(self, classes: Sequence[str]) -> dict[str, str]:
-        """Text columns of the summary that only this task has."""
-        return {}
+    def positive(self, classes: Sequence[str]) -> str | None:
+        """The class that the figures are of; None: of each against the rest. A column of the summary."""
+        return None
 
     # Report
 

@@ -13,11 +13,11 @@ from sklearn.utils.validation import check_is_fitted
 from ..bags.bag import Bag
 from ..bags.formats import read_bag
 from ..cohort.cohort import Cohort
-from ..cohort.labels import sort_classes
 from ..cohort.splits import Fold
 from ..config import settings_of
 from ..errors import FeatureError, StudyError
 from ..nn.options import DEFAULT_METHOD
+from ..tasks import get_task, reading_options
 from .apply import apply_model
 from .checkpoint import load_model, save_model
 from .feed import Feed
@@ -32,8 +32,8 @@ _SETTINGS = {
 class SlideClassifier(ClassifierMixin, BaseEstimator):
     """Fit on bags (or paths of feature files) and one label each; predict on bags.
 
-    Parameters are the settings (docs/settings.md) but for `level`; `positive` and `ordinal` those of `Cohort`; `seed`
-    decides all randomness.
+    Parameters are the settings (docs/settings.md) but for `level`; `positive`, `ordinal` and `task` those of `Cohort`;
+    `seed` decides all randomness.
     Learned: `classes_` (as given to `fit`, or text after `load`; the positive one last), `model_`, `card_`, `history_`.
     scikit-learn's own AUC takes the last class in sorted order for positive: leave `positive` out there.
     """
@@ -44,10 +44,11 @@ class SlideClassifier(ClassifierMixin, BaseEstimator):
         *,
         positive: str | int | None = None,
         ordinal: bool = False,
+        task: str | None = None,
         seed: int = 0,
         **settings: Any,
     ) -> None:
-        given = {"method": method, **settings, "positive": positive, "ordinal": ordinal, "seed": seed}
+        given = {"method": method, **settings, "positive": positive, "ordinal": ordinal, "task": task, "seed": seed}
         call = inspect.signature(type(self)).bind(**given)  # an unknown name is a TypeError
         call.apply_defaults()
         for name, value in call.arguments.items():
@@ -59,7 +60,7 @@ class SlideClassifier(ClassifierMixin, BaseEstimator):
         """patients: keeps the slides of one on one side of the inner validation; read off TCGA barcodes by default."""
         settings = self._settings()
         positive = None if self.positive is None else str(self.positive)
-        cohort = Cohort.from_bags(_bags(X), y, patients, positive=positive, ordinal=self.ordinal)
+        cohort = Cohort.from_bags(_bags(X), y, patients, positive=positive, ordinal=self.ordinal, task=self.task)
         feed = Feed(cohort, settings.graph if settings.needs_graph else None, settings.model.grid, memory_gb=1e3)
         split = Fold(train=tuple(map(str, cohort.slide_ids)), test=())
         self.model_, progress = fit_split(feed, split, settings, self.seed, 0)
@@ -75,8 +76,8 @@ class SlideClassifier(ClassifierMixin, BaseEstimator):
         return np.stack([p.probabilities for p in apply_model(self.model_, self.card_, _bags(X), device=self.device)])
 
     def predict(self, X: Sequence[Bag | str | Path]) -> np.ndarray:
-        likeliest = self.predict_proba(X).argmax(axis=1)
-        return self.classes_[likeliest]
+        probabilities = self.predict_proba(X)
+        return self.classes_[get_task(self.card_.model.task).decision(probabilities)]
 
     def score(self, X: Sequence[Bag | str | Path], y: Sequence[object], sample_weight: Any = None) -> float:
         """Accuracy, as for every scikit-learn classifier; labels are compared as text."""
@@ -102,11 +103,10 @@ class SlideClassifier(ClassifierMixin, BaseEstimator):
                 f"{folder}: the model pools all slides of a {card.level}, a SlideClassifier takes one bag at a time. "
                 "Apply it with `jigsawmil predict`."
             )
-        training, classes = card.training or {}, list(card.classes)
+        training = card.training or {}
         settings = {name: value for name, value in training.get("settings", {}).items() if name != "device"}
         settings["seed"] = training.get("seed", 0)
-        settings["ordinal"] = card.model.task == "ordinal"
-        settings["positive"] = None if classes == sort_classes(classes) else classes[-1]
+        settings |= reading_options(card.model.task, card.classes)
         classifier = cls(**{name: value for name, value in settings.items() if name in cls._get_param_names()})
         classifier.model_, classifier.card_, classifier.classes_ = model, card, np.array(card.classes)
         return classifier

@@ -31,7 +31,7 @@ def fit_split(
     if config.patience and not val:
         row_of = {slide: row for row, slide in enumerate(cohort.slide_ids)}
         rows = [row_of[slide] for slide in train]
-        patients, labels = list(cohort.patients[rows]), list(cohort.labels[rows])
+        patients, labels = list(cohort.patients[rows]), list(cohort.strata[rows])
         try:
             parts = inner_split(train, patients, labels, fraction=config.validation, seed=seed)
         except SplitError as error:

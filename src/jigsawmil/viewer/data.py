@@ -21,6 +21,7 @@ from ..maps.patch_maps import PatchMaps
 from ..slides.slide import Slide
 from ..study.cases import run_maps
 from ..study.run_folder import Run
+from ..tasks import get_task
 from .slides import SlideFolder
 
 Floats = NDArray[np.floating[Any]]
@@ -73,11 +74,10 @@ class Library:
         table = run.slides[run.slides["cohort"] == cohort][["slide_id", "patient_id", "label"]].reset_index(drop=True)
         found = run.predictions
         found = found[(found["cohort"] == cohort) & (found["variant"] == variant) & (found["seed"] == seed)]
-        if len(classes) == 2:
-            p = np.stack([1 - found["probability"], found["probability"]], axis=1)
-        else:
-            p = found[[f"probability_{name}" for name in classes]].to_numpy()
-        best = {case: (classes[row.argmax()], row.max()) for case, row in zip(found["slide_id"], p, strict=True)}
+        task = get_task(run.task(cohort))
+        p = task.matrix(found, classes)
+        called = task.decision(p)
+        best = {case: (classes[i], row[i]) for case, i, row in zip(found["slide_id"], called, p, strict=True)}
         cases = [best.get(row.slide_id, best.get(row.patient_id, ("", np.nan))) for row in table.itertuples()]
         table["predicted"] = [name for name, _ in cases]
         table["p"] = [float(value) for _, value in cases]

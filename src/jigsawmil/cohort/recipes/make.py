@@ -8,8 +8,9 @@ import pandas as pd
 
 from ...config import choose
 from ...errors import LabelError
+from ...tasks import sort_classes
 from ..audit import describe_mismatch
-from ..labels import listed, sort_classes, tcga_site
+from ..labels import listed, tcga_site
 from .book import RECIPES, Recipe
 from .rules import KINDS, Account, Count, Rule, Step, barcode, count, named, of_kind, once, primary, single
 from .tables import list_folder, read_camelyon, read_clinical, read_institutions, read_slide_list
