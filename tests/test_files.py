@@ -1,5 +1,7 @@
 """Files and folders appear whole or not at all."""
 
+import json
+import math
 import os
 import subprocess
 import sys
@@ -10,7 +12,7 @@ from pathlib import Path
 import pytest
 
 from jigsawmil import files
-from jigsawmil.files import DAY, new_folder, remove, replacing, sweep
+from jigsawmil.files import DAY, new_folder, remove, replacing, sweep, write_json
 
 LEAVE = """
 import runpy, sys
@@ -198,3 +200,9 @@ def test_what_vanishes_meanwhile_is_no_error(tmp_path: Path, monkeypatch: pytest
     sweep(tmp_path / "run")
     monkeypatch.setattr(files, "_abandoned", lambda path: True)
     sweep(tmp_path / "run")
+
+
+def test_json_has_null_for_what_is_no_number(tmp_path: Path) -> None:
+    write_json(tmp_path / "x.json", {"a": [math.nan, (1.5, -math.inf)], "b": {"c": math.nan, "d": "nan"}})
+    text = (tmp_path / "x.json").read_text()
+    assert json.loads(text, parse_constant=pytest.fail) == {"a": [None, [1.5, None]], "b": {"c": None, "d": "nan"}}

@@ -29,7 +29,7 @@ from jigsawmil.study.job import CohortSpec, Job, fingerprint
 from jigsawmil.study.study import refuse_other_settings
 from jigsawmil.synthetic.phantom import phantom_slides, write_phantom
 from jigsawmil.synthetic.phantom_spec import CLASSES, PhantomSpec
-from jigsawmil.train.checkpoint import origin
+from jigsawmil.train.origin import origin
 from jigsawmil.train.settings import Settings
 
 from .. import ROOT, write

@@ -25,7 +25,8 @@ from jigsawmil.nn.batch import PAPER
 from jigsawmil.nn.model import METHODS, build_model
 from jigsawmil.train.config import TrainConfig
 from jigsawmil.train.feed import Feed
-from jigsawmil.train.fit import Epoch, fit
+from jigsawmil.train.fit import fit
+from jigsawmil.train.progress import Epoch
 
 from .. import RESULTS, provenance, write
 from .contenders import tissue_slide, train_ours

@@ -13,7 +13,7 @@ from jigsawmil.cli.progress import COLUMNS, FitProgress, StudyProgress, figure_t
 from jigsawmil.cohort.splits import Fold
 from jigsawmil.study.executors import Event
 from jigsawmil.study.job import CohortSpec, Job
-from jigsawmil.train.fit import Epoch
+from jigsawmil.train.progress import Epoch
 from jigsawmil.train.settings import Settings
 
 FULL = Epoch(epoch=15, mil=0.482, jigsaw=4.526, lambda_=0.178, val_loss=0.627, val_auc=0.875, seconds=2.0)

@@ -14,12 +14,12 @@ from sklearn.linear_model import LogisticRegression
 from jigsawmil.errors import StudyError
 from jigsawmil.statistics.metrics import (
     auc,
-    auc_of_present,
     average_precision,
     bootstrap_interval,
     calibration_points,
     component_variance,
     delong_interval,
+    macro_auc,
     patient_level,
     placements,
     recalibration,
@@ -370,13 +370,14 @@ def test_patient_level_refuses_a_patient_of_two_labels() -> None:
         patient_level(frame)
 
 
-def test_auc_of_present_averages_over_the_classes_present() -> None:
+def test_macro_auc_may_leave_absent_classes_out() -> None:
     rng = np.random.default_rng(0)
     labels, p = np.repeat([0, 1, 2], 5), rng.dirichlet(np.ones(3), 15)
     expected = np.mean([reference.roc_auc_score(labels == c, p[:, c]) for c in range(3)])
-    assert auc_of_present(labels, p) == pytest.approx(expected)
+    assert macro_auc(labels, p, absent="skip") == pytest.approx(expected)
     two = labels[:10], p[:10]
-    assert auc_of_present(*two) == pytest.approx(
+    assert np.isnan(macro_auc(*two))
+    assert macro_auc(*two, absent="skip") == pytest.approx(
         np.mean([reference.roc_auc_score(two[0] == c, two[1][:, c]) for c in (0, 1)])
     )
-    assert np.isnan(auc_of_present(labels[:5], p[:5]))
+    assert np.isnan(macro_auc(labels[:5], p[:5], absent="skip"))

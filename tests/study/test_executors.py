@@ -109,7 +109,7 @@ import sys, time
 from pathlib import Path
 from jigsawmil.study import executors
 from jigsawmil.study.study import Study, cohort_spec, plan
-from jigsawmil.train.fit import Epoch
+from jigsawmil.train.progress import Epoch
 from jigsawmil.train.settings import Settings
 
 

@@ -25,8 +25,8 @@ from jigsawmil.train import fit as fit_module
 from jigsawmil.train import fold
 from jigsawmil.train.checkpoint import load_model
 from jigsawmil.train.feed import Feed
-from jigsawmil.train.fit import Epoch
 from jigsawmil.train.fold import fit_split
+from jigsawmil.train.progress import Epoch
 
 FILES = ["job.json", "model.json", "model.safetensors", "predictions.csv", "trace.csv"]
 JobOf = Callable[..., Job]

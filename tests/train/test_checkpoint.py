@@ -1,7 +1,6 @@
 """Models on disk: the same predictions after a round trip, no pickle, and a word for every damaged file."""
 
 import json
-import math
 import subprocess
 import sys
 from collections.abc import Callable
@@ -19,9 +18,10 @@ from jigsawmil.graph import GraphConfig
 from jigsawmil.nn.batch import Batch
 from jigsawmil.nn.model import Model
 from jigsawmil.train import checkpoint
-from jigsawmil.train.checkpoint import ModelCard, load_model, load_state, origin, save_model, save_state, write_json
+from jigsawmil.train.checkpoint import ModelCard, load_model, save_model
 from jigsawmil.train.feed import Feed
 from jigsawmil.train.infer import run_model
+from jigsawmil.train.origin import origin
 
 Small = Callable[..., Model]
 
@@ -156,18 +156,6 @@ print(model.probabilities(model(Batch.of(bag, card.graph, card.model.grid)))[0, 
     assert classes == "('a', 'b')"
 
 
-def test_a_state_keeps_bits_and_numbers(tmp_path: Path) -> None:
-    tensors = {"a/0": torch.tensor([1.0, -0.0, math.inf, 1e-45]), "b": torch.tensor(7.0), "c": torch.ones(2, 3).T}
-    values = {"loss": [0.1 + 0.2, math.nan], "none": None, "names": {"": 1.0, "ä": 2.0}}
-    save_state(tmp_path / "state", tensors, values)
-    back, found = load_state(tmp_path / "state")
-    assert all(torch.equal(back[name].view(torch.int32), tensors[name].view(torch.int32)) for name in ("a/0", "b"))
-    assert torch.equal(back["c"], tensors["c"])
-    assert found["loss"][0] == 0.1 + 0.2
-    assert math.isnan(found["loss"][1])
-    assert (found["none"], found["names"]) == (None, values["names"])
-
-
 def test_a_file_that_cannot_be_written_leaves_the_old_one(saved: Path, small: Small, monkeypatch: Any) -> None:
     before = (saved / "model.safetensors").read_bytes()
 
@@ -181,25 +169,3 @@ def test_a_file_that_cannot_be_written_leaves_the_old_one(saved: Path, small: Sm
         save_model(saved, model, card_of(model))
     assert (saved / "model.safetensors").read_bytes() == before
     assert len(list(saved.iterdir())) == 2
-
-
-def test_json_has_null_for_what_is_no_number(tmp_path: Path) -> None:
-    write_json(tmp_path / "x.json", {"a": [math.nan, (1.5, -math.inf)], "b": {"c": math.nan, "d": "nan"}})
-    text = (tmp_path / "x.json").read_text()
-    assert json.loads(text, parse_constant=pytest.fail) == {"a": [None, [1.5, None]], "b": {"c": None, "d": "nan"}}
-
-
-def test_the_origin_names_our_commit_or_none(tmp_path: Path, monkeypatch: Any) -> None:
-    """Installed below another project's repository, the commit of that project is not ours."""
-    subprocess.run(["git", "init", "-q", str(tmp_path)], check=True)
-    identity = ["-c", "user.name=n", "-c", "user.email=e@x"]
-    commit = ["commit", "-q", "--allow-empty", "-m", "theirs"]
-    subprocess.run(["git", "-C", str(tmp_path), *identity, *commit], check=True)
-    (tmp_path / "site").mkdir()
-    monkeypatch.setattr(checkpoint, "__file__", str(tmp_path / "site" / "checkpoint.py"))
-    assert origin()["commit"] is None
-    (tmp_path / "site" / "checkpoint.py").write_text("")
-    subprocess.run(["git", "-C", str(tmp_path), "add", "."], check=True)
-    subprocess.run(["git", "-C", str(tmp_path), *identity, *commit], check=True)
-    head = subprocess.run(["git", "-C", str(tmp_path), "rev-parse", "HEAD"], capture_output=True, text=True, check=True)
-    assert origin()["commit"] == head.stdout.strip()

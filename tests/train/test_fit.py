@@ -19,9 +19,12 @@ from jigsawmil.train import fit as module
 from jigsawmil.train.config import LambdaConfig, TrainConfig
 from jigsawmil.train.devices import autocast, pick_device
 from jigsawmil.train.feed import Feed
-from jigsawmil.train.fit import Epoch, Progress, class_weights, evaluate, fit
+from jigsawmil.train.fit import class_weights, evaluate, fit, one_pass
 from jigsawmil.train.infer import Seen, run_model
 from jigsawmil.train.lambdas import Lambda
+from jigsawmil.train.progress import Epoch, Progress
+from jigsawmil.train.seeds import epoch_draws
+from jigsawmil.train.training import Training
 
 Small = Callable[..., Model]
 TRAIN, VAL, TEST = range(12), range(12, 17), range(17, 24)
@@ -100,7 +103,7 @@ def test_no_gpu_is_touched_but_the_one_at_hand(feed: Feed, small: Small, monkeyp
     monkeypatch.setattr(torch.cuda, "manual_seed_all", lambda seed: touched.append("all"))
     fit(model, feed, TRAIN, [], config(epochs=1, device="cpu"), seed=0)
     assert touched == []
-    with module._seeded(0, 1, torch.device("cuda:1")):
+    with epoch_draws(0, 1, torch.device("cuda:1")):
         assert touched == [torch.device("cuda:1"), torch.device("cuda:1"), "seed"]
     assert touched[3:] == [torch.device("cuda:1")]
 
@@ -136,11 +139,10 @@ class Recorder(torch.optim.SGD):
 
 
 def gradients(model: Model, feed: Feed, bags: Sequence[int], weights: Tensor | None = None, **options: Any) -> Any:
-    recorder, lam = Recorder(model), Lambda(options.pop("lambda_", FIXED))
-    scaler = torch.amp.GradScaler("cpu", enabled=False)
-    settings = config(**{"clip": 1e9, **options})
-    module._pass(model, feed, bags, recorder, scaler, lam, weights, settings, torch.Generator().manual_seed(0))
-    return recorder.gradients
+    training = Training(model, config(**{"clip": 1e9, "lambda_": FIXED, **options}), weights)
+    training.optimiser, training.lam = Recorder(model), Lambda(training.config.lambda_)  # also without a jigsaw
+    one_pass(training, feed, bags, torch.Generator().manual_seed(0))
+    return training.optimiser.gradients
 
 
 def test_the_gradient_of_a_batch_is_the_mean_of_its_bags(feed: Feed, small: Small) -> None:
@@ -429,7 +431,7 @@ def test_nothing_is_saved_before_its_time(feed: Feed, small: Small, tmp_path: Pa
 
 def test_a_state_that_is_none_is_refused(feed: Feed, small: Small, tmp_path: Path) -> None:
     (tmp_path / "state").write_bytes(b"no safetensors at all")
-    with pytest.raises(StudyError, match=r"state: not a training that can go on .*Remove it"):
+    with pytest.raises(StudyError, match=r"state: not a resumable training state .*Remove it"):
         fit(small("abmil"), feed, TRAIN, [], config(), seed=0, state=tmp_path / "state")
 
 
@@ -451,7 +453,7 @@ def test_impossible_settings_are_refused_by_name(name: str, value: object) -> No
 
 def test_processes_of_a_team_draw_alike_but_for_dropout() -> None:
     def draws(*team: int) -> tuple[list[float], list[float]]:
-        with module._seeded(3, 1, torch.device("cpu"), *team) as generator:
+        with epoch_draws(3, 1, torch.device("cpu"), *team) as generator:
             return torch.rand(4, generator=generator).tolist(), torch.rand(4).tolist()
 
     alone, first, second = draws(), draws(0), draws(1)

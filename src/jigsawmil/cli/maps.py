@@ -12,7 +12,7 @@ import typer
 from ..bags.names import slide_name
 from ..config import choose
 from ..errors import ConfigError, FeatureError, SlideError, StudyError
-from ..files import write_csv, writing_to
+from ..files import write_csv, write_json, writing_to
 from ..maps.contact_sheet import write_contact_sheet
 from ..maps.faithfulness import Curves, curves_of, faithfulness
 from ..maps.geometry import Squares, check_slide, level0_squares
@@ -23,7 +23,7 @@ from ..maps.tables import write_h5ad, write_maps_csv
 from ..slides.slide import SLIDES, open_slide
 from ..study.cases import Case, case_bags, case_maps, case_model, cases, run_maps
 from ..study.run_folder import Run, is_run, open_run
-from ..train.checkpoint import CARD, load_model, write_json
+from ..train.checkpoint import CARD, load_model
 from ..train.config import TrainConfig
 from ..train.devices import pick_device
 from .app import app

@@ -12,7 +12,7 @@ from rich.text import Text
 
 from ..study.executors import Event
 from ..study.job import Job
-from ..train.fit import Epoch
+from ..train.progress import Epoch
 
 COLUMNS = ("epoch", "MIL", "jigsaw", "lambda", "val loss", "val AUC")
 

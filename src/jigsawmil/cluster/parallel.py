@@ -28,10 +28,10 @@ from ..study.executors import deaf_to_interrupts, end_with_parent
 from ..study.job import CohortSpec
 from ..train.devices import pick_device
 from ..train.feed import Feed
-from ..train.fit import Epoch, Progress
 from ..train.fold import fit_split
+from ..train.progress import Epoch, Progress
 from ..train.settings import Settings
-from ..train.team import Team
+from .team import Team
 
 PATIENCE = timedelta(minutes=30)  # the others wait so long for a process that reads a huge slide
 NOTICE = 10.0  # seconds in which a process that failed has ended
@@ -83,7 +83,7 @@ def fit_together(
                         line.send(assigned)
                     team.enter_context(_joined(0, assigned))
                     own = settings.replace(device=_device(kind, 0))
-                    return fit_split(feed, split, own, seed, 0, on_epoch, state, Team(0, devices))
+                    return fit_split(feed, split, own, seed, 0, on_epoch, state, Team(0, devices, own.train.device))
                 except (RuntimeError, EOFError, ConnectionError) as error:  # another process left, or an error of ours
                     if watch.fell.wait(NOTICE):
                         raise StudyError(watch.words) from error
@@ -164,7 +164,8 @@ def _other(rank: int, line: Any) -> None:
         feed = Feed(
             assigned.source.read(), graph, settings.model.grid, memory_gb=assigned.memory_gb, level=settings.level
         )
-        fit_split(feed, assigned.split, settings, assigned.seed, 0, None, assigned.state, Team(rank, assigned.size))
+        team = Team(rank, assigned.size, settings.train.device)
+        fit_split(feed, assigned.split, settings, assigned.seed, 0, None, assigned.state, team)
 
 
 @contextmanager

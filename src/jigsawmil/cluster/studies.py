@@ -24,7 +24,7 @@ from ..errors import StudyError
 from ..files import new_folder
 from ..study.executors import Event, Listener, attempt
 from ..study.job import Job, forget
-from ..train.fit import Epoch
+from ..train.progress import Epoch
 from .memory import bag_sizes, job_memory
 from .ray import Needs, Watch, check_release, get_ray, gist, release
 

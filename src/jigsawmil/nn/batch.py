@@ -1,6 +1,7 @@
 """Slides as the model sees them: one block-diagonal concatenation, a batch of one being the same thing."""
 
 import dataclasses
+from bisect import bisect_right
 from collections.abc import Sequence
 from dataclasses import dataclass
 from itertools import accumulate, pairwise
@@ -92,6 +93,10 @@ class Batch:
     @property
     def bags(self) -> Spans:
         return tuple(pairwise(self.bag_ptr))
+
+    @property
+    def bag_of_slide(self) -> tuple[int, ...]:
+        return tuple(bisect_right(self.bag_ptr, start) - 1 for start, _ in self.slides)
 
     @property
     def nbytes(self) -> int:

@@ -7,7 +7,6 @@ from ..lazy import attach
 if TYPE_CHECKING:
     from .metrics import (
         Interval,
-        auc_of_present,
         bootstrap_interval,
         brier_score,
         check_probabilities,
@@ -24,7 +23,7 @@ else:
     __getattr__ = attach(__name__, __file__)
 
 __all__ = [
-    "DelongTest", "Interval", "auc_of_present", "bootstrap_interval", "brier_score", "check_probabilities",
+    "DelongTest", "Interval", "bootstrap_interval", "brier_score", "check_probabilities",
     "class_figures", "confusion_matrix", "delong_interval", "delong_test", "expected_calibration_error", "macro_auc",
     "quadratic_kappa", "recalibration",
 ]  # fmt: skip

@@ -5,8 +5,8 @@ with the class, p (case, class) probabilities. Where the data do not define a fi
 exception. Definitions, references and limits of every figure: docs/statistics.md.
 """
 
-from collections.abc import Iterable, Sequence
-from typing import NamedTuple
+from collections.abc import Callable, Iterable, Sequence
+from typing import Literal, NamedTuple
 
 import numpy as np
 import pandas as pd
@@ -77,20 +77,18 @@ def auc(y: ArrayLike, s: ArrayLike) -> float:
     return float((rankdata(value)[positive].sum() - m * (m + 1) / 2) / (m * n))
 
 
-def macro_auc(y: ArrayLike, p: ArrayLike) -> float:
-    """AUC of the last of two classes, or the mean of each class against the rest; nan where a class is missing."""
+def macro_auc(
+    y: ArrayLike, p: ArrayLike, *, absent: Literal["nan", "skip"] = "nan", area: Callable[..., float] = auc
+) -> float:
+    """AUC of the last of two classes, or the mean of each class against the rest.
+
+    absent: a class that has no case, or all of them, makes the mean nan, or is left out of it. area: of one class.
+    """
     truth, prob = np.asarray(y), np.asarray(p)
-    return float(np.mean([auc(truth == c, prob[:, c]) for c in _columns(prob.shape[1])]))
-
-
-def auc_of_present(y: ArrayLike, p: ArrayLike) -> float:
-    """As `macro_auc`, but over the classes that are there, by scikit-learn; nan if there is only one."""
-    from sklearn.metrics import roc_auc_score
-
-    truth, prob = np.asarray(y), np.asarray(p)
-    present = [c for c in _columns(prob.shape[1]) if 0 < (truth == c).sum() < len(truth)]
-    areas = [roc_auc_score(truth == c, prob[:, c]) for c in present]
-    return float(np.mean(areas)) if areas else float("nan")
+    columns = _columns(prob.shape[1])
+    if absent == "skip":
+        columns = [c for c in columns if 0 < (truth == c).sum() < len(truth)]
+    return float(np.mean([area(truth == c, prob[:, c]) for c in columns])) if columns else float("nan")
 
 
 def average_precision(y: ArrayLike, s: ArrayLike) -> float:

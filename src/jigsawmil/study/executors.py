@@ -17,7 +17,7 @@ from typing import Any
 import torch
 
 from ..errors import JigsawmilError
-from ..train.fit import Epoch
+from ..train.progress import Epoch
 from .job import Job, forget, run_job
 
 

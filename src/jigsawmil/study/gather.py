@@ -9,8 +9,8 @@ import pandas as pd
 
 from ..cohort.cohort import Cohort
 from ..errors import StudyError
-from ..files import write_csv
-from ..train.checkpoint import origin, write_json
+from ..files import write_csv, write_json
+from ..train.origin import origin
 from .compare import compare_methods, summarise
 from .job import Job
 

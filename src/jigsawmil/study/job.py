@@ -16,15 +16,16 @@ from safetensors.numpy import save_file
 from ..cohort.cohort import Cohort
 from ..cohort.splits import Fold
 from ..errors import LabelError, StudyError
-from ..files import new_folder, remove, sweep
+from ..files import new_folder, remove, sweep, write_json
 from ..graph import GraphConfig
 from ..nn.model import Model
 from ..tasks import get_task
-from ..train.checkpoint import CARD, WEIGHTS, origin, save_model, write_json
+from ..train.checkpoint import CARD, WEIGHTS, save_model
 from ..train.feed import Feed
-from ..train.fit import Epoch
 from ..train.fold import fit_split, make_card
 from ..train.infer import run_model
+from ..train.origin import origin
+from ..train.progress import Epoch
 from ..train.settings import Settings
 
 IDLE = ("device",)  # settings that do not change what a job means

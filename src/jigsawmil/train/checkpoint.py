@@ -1,31 +1,25 @@
-"""What training leaves on disk: safetensors and JSON, never a pickle, and never half a file."""
+"""A model on disk: safetensors and JSON, never a pickle, and never half a file."""
 
 import json
-import math
-import platform
-import subprocess
 from dataclasses import asdict, dataclass
-from importlib.metadata import version
 from pathlib import Path
 from typing import Any
 
-import numpy as np
-import torch
-from safetensors import SafetensorError, safe_open
+from safetensors import SafetensorError
 from safetensors.torch import load_file, save_file
 
 from ..bags.provenance import Encoding
 from ..bags.tile_spec import TileSpec
 from ..config import choose, from_mapping
 from ..errors import ConfigError, StudyError
-from ..files import replacing
+from ..files import replacing, write_json
 from ..graph import GraphConfig
 from ..nn.model import Model, ModelConfig
 from .config import PRECISIONS
 
 WEIGHTS, CARD = "model.safetensors", "model.json"
 # what comes of reading a file that is damaged or somebody else's
-_FOREIGN = (ValueError, KeyError, TypeError, AttributeError, SafetensorError, RuntimeError, OSError)
+FOREIGN = (ValueError, KeyError, TypeError, AttributeError, SafetensorError, RuntimeError, OSError)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -84,55 +78,6 @@ def load_model(folder: str | Path) -> tuple[Model, ModelCard]:
         choose("precision", card.precision, PRECISIONS)
         model = Model(card.model)
         model.load_state_dict(load_file(folder / WEIGHTS))
-    except (*_FOREIGN, ConfigError) as error:
+    except (*FOREIGN, ConfigError) as error:
         raise StudyError(f"{folder}: not a model of this program ({error}). Train it again.") from error
     return model.eval(), card
-
-
-def save_state(path: Path, tensors: dict[str, torch.Tensor], values: dict[str, Any]) -> None:
-    """A running training, in one file."""
-    with replacing(path) as temporary:
-        flat = {name: value.detach().cpu().contiguous() for name, value in tensors.items()}
-        save_file(flat, temporary, metadata={"state": json.dumps(values)})
-
-
-def load_state(path: Path) -> tuple[dict[str, torch.Tensor], dict[str, Any]]:
-    try:
-        with safe_open(path, framework="pt") as file:
-            values = json.loads(file.metadata()["state"])
-            return {name: file.get_tensor(name) for name in file.keys()}, values  # noqa: SIM118 - no mapping
-    except _FOREIGN as error:
-        raise StudyError(f"{path}: not a training that can go on ({error}). Remove it to begin anew.") from error
-
-
-def origin() -> dict[str, Any]:
-    """Versions, commit and machine."""
-    here = Path(__file__).parent
-    command = ["git", "-C", str(here), "rev-parse", "HEAD", f"HEAD:./{Path(__file__).name}"]
-    try:
-        commit = subprocess.run(command, capture_output=True, text=True, timeout=10, check=True).stdout.split()[0]
-    except (OSError, subprocess.SubprocessError):
-        commit = None  # installed, perhaps below somebody else's repository
-    return {
-        "jigsawmil": version("jigsawmil"),
-        "commit": commit,
-        "python": platform.python_version(),
-        "torch": torch.__version__,
-        "numpy": np.__version__,
-        "machine": platform.platform(),
-        "threads": torch.get_num_threads(),
-    }
-
-
-def write_json(path: Path, values: dict[str, Any]) -> None:
-    with replacing(path) as temporary:
-        temporary.write_text(json.dumps(_plain(values), indent=2) + "\n")
-
-
-def _plain(value: Any) -> Any:
-    """JSON knows no NaN: null instead."""
-    if isinstance(value, dict):
-        return {key: _plain(item) for key, item in value.items()}
-    if isinstance(value, list | tuple):
-        return [_plain(item) for item in value]
-    return None if isinstance(value, float) and not math.isfinite(value) else value

@@ -43,16 +43,12 @@ class Feed:
         groups = cohort_groups(cohort, level)
         self.names = [name for name, _ in groups]  # bag -> its slide, or its patient
         self.members = [slides for _, slides in groups]  # bag -> its slides
+        labels = cohort.labels
+        self.labels = torch.tensor([int(labels[slides[0]]) for slides in self.members])  # (bag,)
 
     def __len__(self) -> int:
         """Number of bags."""
         return len(self.members)
-
-    @property
-    def labels(self) -> torch.Tensor:
-        """(bag,)"""
-        labels = self.cohort.labels
-        return torch.tensor([int(labels[slides[0]]) for slides in self.members])
 
     def bags_of(self, slide_ids: Sequence[str]) -> list[int]:
         """Bags that hold any of these slides, in the order of the cohort; a patient's bag is never cut."""

@@ -3,16 +3,17 @@
 from collections.abc import Callable
 from pathlib import Path
 
-import numpy as np
-
 from ..cohort.splits import Fold, inner_split
 from ..errors import SplitError
 from ..nn.model import Model, seeded_model
-from .checkpoint import ModelCard, origin
+from .checkpoint import ModelCard
 from .feed import Feed
-from .fit import Epoch, Progress, fit
+from .fit import fit
+from .origin import origin
+from .progress import Epoch, Progress
+from .seeds import fold_seed
 from .settings import Settings
-from .team import ALONE, Team
+from .sharing import ALONE, Sharing
 
 
 def fit_split(
@@ -23,7 +24,7 @@ def fit_split(
     fold: int,
     on_epoch: Callable[[Epoch], None] | None = None,
     state: Path | None = None,
-    team: Team = ALONE,
+    sharing: Sharing = ALONE,
 ) -> tuple[Model, Progress]:
     """A model fitted to a fold's training slides. The validation slides come out of them, never out of the test."""
     cohort, config = feed.cohort, settings.train
@@ -40,9 +41,10 @@ def fit_split(
     if not config.patience:
         train, val = train + val, []
     shape = settings.model_config(cohort.dim, cohort.task, len(cohort.classes))
-    model = seeded_model(shape, _mix(seed, fold))
+    own = fold_seed(seed, fold)
+    model = seeded_model(shape, own)
     bags = feed.bags_of(train), feed.bags_of(val)
-    return model, fit(model, feed, *bags, config, seed=_mix(seed, fold), on_epoch=on_epoch, state=state, team=team)
+    return model, fit(model, feed, *bags, config, seed=own, on_epoch=on_epoch, state=state, sharing=sharing)
 
 
 def make_card(feed: Feed, model: Model, settings: Settings, seed: int, progress: Progress) -> ModelCard:
@@ -60,7 +62,3 @@ def make_card(feed: Feed, model: Model, settings: Settings, seed: int, progress:
         training=training,
         origin=origin(),
     )
-
-
-def _mix(seed: int, fold: int) -> int:
-    return int(np.random.SeedSequence([seed, fold]).generate_state(1, np.uint32)[0])

@@ -4,7 +4,8 @@ import pytest
 import torch
 import torch.distributed as dist
 
-from jigsawmil.train.team import Team, skip_draws
+from jigsawmil.cluster.team import Team, skip_draws
+from jigsawmil.train.sharing import ALONE
 
 
 @pytest.mark.parametrize("size", [1, 2, 3, 5])
@@ -26,10 +27,8 @@ def test_draws_of_other_slides_are_thrown_away() -> None:
 
 def test_alone_nothing_is_exchanged() -> None:
     own = torch.arange(3.0)
-    assert Team().gather(own, 0, 3) is own
-    model = torch.nn.Linear(2, 1)
-    Team().sum_gradients(model)
-    assert model.weight.grad is None
+    assert ALONE.gather(own, 3) is own
+    assert list(ALONE.share(range(3))) == [0, 1, 2]
 
 
 @pytest.mark.parametrize("kind", [torch.bfloat16, torch.float16, torch.float32, torch.float64])
@@ -39,7 +38,7 @@ def test_a_process_without_rows_exchanges_the_type_of_one_with_rows(kind: torch.
     monkeypatch.setattr(dist, "all_reduce", sent.append)
     full = torch.promote_types(kind, torch.float32)
     own = torch.tensor([0.1, 3.0]).to(kind)
-    rows = Team(0, 2).gather(own, 0, 2)
-    Team(1, 2).gather(torch.zeros(0, dtype=full), 2, 2)
+    rows = Team(0, 2).exchange(own, 0, 2)
+    Team(1, 2).exchange(torch.zeros(0, dtype=full), 2, 2)
     assert [one.dtype for one in sent] == [full, full]
     assert torch.equal(rows, own.to(full))

@@ -1,0 +1,105 @@
+"""A model while it is fitted: one step, and the state from which it can be resumed."""
+
+from collections.abc import Callable
+from dataclasses import asdict
+from typing import NamedTuple
+
+import torch
+from torch import Tensor
+
+from ..nn.batch import Batch
+from ..nn.model import Model
+from .config import LambdaConfig, TrainConfig
+from .devices import autocast, pick_device
+from .lambdas import Lambda
+from .progress import Epoch, Progress
+from .state import State
+
+
+class Losses(NamedTuple):
+    """Of one step."""
+
+    mil: list[float]  # per bag
+    jigsaw: list[float]  # per slide
+
+
+class Training:
+    """Model, optimiser, loss scale, lambda and progress. class_weights: (class,), or None to count all bags alike."""
+
+    def __init__(self, model: Model, config: TrainConfig, class_weights: Tensor | None = None) -> None:
+        self.device = pick_device(config.device)
+        self.model, self.config = model.to(self.device), config
+        self.class_weights = None if class_weights is None else class_weights.to(self.device)
+        self.optimiser: torch.optim.Optimizer = torch.optim.Adam(
+            model.parameters(), config.lr, weight_decay=config.weight_decay, fused=True
+        )
+        half = config.precision == "float16"  # small gradients would be 0
+        self.scaler = torch.amp.GradScaler(self.device.type, enabled=half)
+        self.lam = Lambda(config.lambda_ if model.jigsaw is not None else LambdaConfig(policy=0.0))
+        self.progress = Progress()
+
+    def step(self, batch: Batch, labels: Tensor, generator: torch.Generator) -> Losses:
+        """One update of the weights by one batch. labels: (bag,)"""
+        mil, jigsaw = self.losses(batch, labels, generator)
+        seen = Losses(mil.tolist(), jigsaw.tolist())
+        lam = self.lam(batch.slide_ids, [seen.mil[bag] for bag in batch.bag_of_slide], seen.jigsaw)
+        self.update(self.total(mil, labels, lam, jigsaw, bags=len(mil), slides=len(jigsaw)))
+        return seen
+
+    def losses(self, batch: Batch, labels: Tensor, generator: torch.Generator) -> tuple[Tensor, Tensor]:
+        """MIL (bag,) and jigsaw (slide,)."""
+        batch = batch.to(self.device)
+        with autocast(self.device, self.config.precision):
+            output = self.model(batch)
+            mil = self.model.head.loss(output.logits, labels.to(self.device))
+            return mil, self.model.jigsaw_loss(batch, output, generator)
+
+    def total(self, mil: Tensor, labels: Tensor, lam: Tensor, jigsaw: Tensor, *, bags: int, slides: int) -> Tensor:
+        """Loss = MIL + lambda * jigsaw, means over the `bags` and `slides` of the whole batch. lam: (slide,)"""
+        if self.class_weights is not None:
+            mil = mil * self.class_weights[labels.to(self.device)]
+        return mil.sum() / bags + (lam.to(self.device) * jigsaw).sum() / slides
+
+    def update(self, total: Tensor | None, share: Callable[[Model], None] | None = None) -> None:
+        """One step of the optimiser. share: adds up the gradients of several processes, of which one that has no bag
+        of this batch has no `total`."""
+        self.optimiser.zero_grad(set_to_none=True)
+        if total is not None:
+            self.scaler.scale(total).backward()
+        if share is not None:
+            share(self.model)
+        self.scaler.unscale_(self.optimiser)
+        torch.nn.utils.clip_grad_norm_(self.model.parameters(), self.config.clip)
+        self.scaler.step(self.optimiser)
+        self.scaler.update()
+
+    def end_epoch(self, epoch: Epoch, keep: bool) -> None:
+        """keep: the weights are the best so far."""
+        self.progress.epochs.append(epoch)
+        if keep:
+            self.progress.best = epoch.epoch
+            self.progress.kept = {name: value.detach().clone() for name, value in self.model.state_dict().items()}
+
+    def state(self) -> State:
+        """Everything that `load` needs to continue to the bits of an uninterrupted training."""
+        tensors = {f"model/{name}": value for name, value in self.model.state_dict().items()}
+        tensors |= {f"kept/{name}": value for name, value in self.progress.kept.items()}
+        for index, moments in self.optimiser.state_dict()["state"].items():
+            tensors |= {f"adam/{index}/{name}": value for name, value in moments.items()}
+        values = {"epochs": [asdict(epoch) for epoch in self.progress.epochs], "best": self.progress.best}
+        return tensors, {**values, "lambda": self.lam.state(), "scaler": self.scaler.state_dict()}
+
+    def load(self, state: State) -> None:
+        tensors, values = state
+
+        def part(prefix: str) -> dict[str, Tensor]:
+            return {name.removeprefix(prefix): value for name, value in tensors.items() if name.startswith(prefix)}
+
+        self.model.load_state_dict(part("model/"))
+        adam = self.optimiser.state_dict()
+        adam["state"] = {index: part(f"adam/{index}/") for index in range(len(list(self.model.parameters())))}
+        self.optimiser.load_state_dict(adam)
+        self.scaler.load_state_dict(values["scaler"])
+        self.lam.load(values["lambda"])
+        epochs = [Epoch(**epoch) for epoch in values["epochs"]]
+        self.progress = Progress(epochs, values["best"], part("kept/"))
