@@ -1,4 +1,4 @@
-"""Benchmarks of speed/ and of accuracy (evidence/), and the pictures/ of the documentation: see README.md.
+"""Benchmarks of speed/ and of accuracy (evidence/): see README.md.
 
 Here: what every benchmark writes down."""
 

@@ -28,7 +28,7 @@ from jigsawmil.study.executors import Event, run_local
 from jigsawmil.study.job import CohortSpec, Job, fingerprint
 from jigsawmil.study.study import refuse_other_settings
 from jigsawmil.synthetic.phantom import phantom_slides, write_phantom
-from jigsawmil.synthetic.phantom_spec import CLASSES, PhantomSpec
+from jigsawmil.synthetic.phantom_options import CLASSES, PhantomSpec
 from jigsawmil.train.origin import origin
 from jigsawmil.train.settings import Settings
 

@@ -33,7 +33,7 @@ from typing import Any
 import numpy as np
 
 from jigsawmil.statistics.paired import holm
-from jigsawmil.synthetic.phantom_spec import phantom_spec
+from jigsawmil.synthetic.phantom_options import phantom_spec
 
 from .. import RESULTS, provenance, write
 from .holdout import TRACED, WORK, Cell, commits, paired, run_cells

@@ -16,7 +16,7 @@ from typing import Any
 
 import numpy as np
 
-from jigsawmil.synthetic.phantom_spec import phantom_spec
+from jigsawmil.synthetic.phantom_options import phantom_spec
 
 from .. import RESULTS, provenance, write
 from .holdout import WORK, Cell, commits, run_cells

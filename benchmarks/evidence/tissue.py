@@ -26,7 +26,7 @@ from jigsawmil.slides.tiles import make_tiles
 from jigsawmil.slides.tissue import find_tissue, tissue_mask
 from jigsawmil.synthetic.painted import write_painted
 from jigsawmil.synthetic.painter import Plan, paint, write_slide
-from jigsawmil.synthetic.phantom_spec import phantom_spec
+from jigsawmil.synthetic.phantom_options import phantom_spec
 
 from .. import RESULTS, ROOT, placed, provenance, where, write
 

@@ -23,7 +23,7 @@ from jigsawmil.cli.progress import StudyProgress
 from jigsawmil.nn.model import METHODS
 from jigsawmil.study.study import Study, cohort_spec, run_study
 from jigsawmil.synthetic.phantom import phantom_slides, write_phantom
-from jigsawmil.synthetic.phantom_spec import phantom_spec
+from jigsawmil.synthetic.phantom_options import phantom_spec
 from jigsawmil.train.settings import Settings
 
 from .. import RESULTS, provenance, write

@@ -11,7 +11,7 @@ from benchmarks.evidence import holdout, jigsaw_cases, learning_curve, results_p
 from scipy.stats import ttest_1samp
 
 from jigsawmil.errors import StudyError
-from jigsawmil.synthetic.phantom_spec import phantom_spec
+from jigsawmil.synthetic.phantom_options import phantom_spec
 
 
 def test_the_page_says_what_the_files_say() -> None:

@@ -20,7 +20,7 @@ from jigsawmil.bags.formats import read_bag
 from jigsawmil.errors import ConfigError
 from jigsawmil.synthetic import phantom as phantom_module
 from jigsawmil.synthetic.phantom import Phantom, PhantomSlide, make_phantom, phantom_slides, write_phantom
-from jigsawmil.synthetic.phantom_spec import CLASSES, TYPES, PhantomSpec
+from jigsawmil.synthetic.phantom_options import CLASSES, TYPES, PhantomSpec
 
 KINDS = list(CLASSES)
 SPATIAL = ["arrangement", "position"]

@@ -1,9 +1,11 @@
-"""Feature bags: one slide's patches, how they were made, and the file formats they are read from and written to.
+"""Feature bags: the patches of one slide, how they were made, and the file formats they are read from and written to.
 
-from jigsawmil.bags import read_bag
+Example:
 
-bag = read_bag("features/slide.h5")
-bag.features, bag.coords    # (patch, feature) and (patch, 2)
+    from jigsawmil.bags import read_bag
+
+    bag = read_bag("features/slide.h5")
+    bag.features, bag.coords  # (patch, feature) and (patch, 2)
 """
 
 from typing import TYPE_CHECKING
@@ -12,8 +14,12 @@ from ..lazy import attach
 
 if TYPE_CHECKING:
     from .bag import Bag
-    from .formats import find_bags, peek_bag, read_bag, write_bag
+    from .formats import BagInfo, find_bags, peek_bag, read_bag, register_format, write_bag
+    from .provenance import Encoding
+    from .tile_spec import TileSpec
 else:
     __getattr__ = attach(__name__, __file__)
 
-__all__ = ["Bag", "find_bags", "peek_bag", "read_bag", "write_bag"]
+__all__ = [
+    "Bag", "BagInfo", "Encoding", "TileSpec", "find_bags", "peek_bag", "read_bag", "register_format", "write_bag",
+]  # fmt: skip

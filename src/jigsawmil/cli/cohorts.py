@@ -29,7 +29,7 @@ def phantom(
     Example: `jigsawmil phantom position --slides 60 --seed 1 --out phantom`
     """
     from ..synthetic.phantom import phantom_slides, write_phantom
-    from ..synthetic.phantom_spec import phantom_spec
+    from ..synthetic.phantom_options import phantom_spec
 
     knobs = {"patches": patches, "dim": dim, "noise": noise, "slide_effect": slide_effect}
     spec = phantom_spec(kind, slides=slides, seed=seed, balance=balance, two_slides=two_slides, **knobs)

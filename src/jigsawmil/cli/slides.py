@@ -20,8 +20,8 @@ from ..slides.tiles import make_tiles, preview
 from ..synthetic.painted import PlannedSlide, write_painted
 from ..synthetic.painter import Plan
 from ..synthetic.phantom import phantom_slides
+from ..synthetic.phantom_options import TYPES, PhantomSpec, phantom_spec
 from ..synthetic.phantom_slide import PATCH_LEVEL0
-from ..synthetic.phantom_spec import TYPES, PhantomSpec, phantom_spec
 from .app import app
 from .arguments import Out, Quiet, SlidesArgument
 from .groups import grouped

@@ -13,7 +13,7 @@ from ..nn.model import METHODS
 from ..report.page import write_report
 from ..study.study import Study, cohort_spec, on_standins, read_study
 from ..synthetic.phantom import phantom_slides, write_phantom
-from ..synthetic.phantom_spec import phantom_spec
+from ..synthetic.phantom_options import phantom_spec
 from ..synthetic.standins import write_standin
 from ..train.settings import Settings
 from .app import app

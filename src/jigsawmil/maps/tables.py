@@ -30,6 +30,7 @@ def maps_table(maps: PatchMaps, squares: Squares) -> pd.DataFrame:
 
 
 def write_maps_csv(maps: PatchMaps, squares: Squares, path: Path) -> None:
+    """Write `maps_table` as CSV, whole or not at all."""
     try:
         with replacing(path) as temporary:
             maps_table(maps, squares).to_csv(temporary, index=False)

@@ -1,1 +1,28 @@
-"""The model: encoder, pooling, heads and jigsaw, composed as the paper's five methods."""
+"""The model: encoder, pooling, head and jigsaw, composed as the methods of the paper; and the graphs it runs on.
+
+Example:
+
+    from jigsawmil.nn import Batch, build_model
+
+    model = build_model("graph-abmil+jigsaw", in_dim=1024)
+    output = model(Batch.of(bags))
+    output.logits, output.attention  # (slide, logit) and (patch,)
+"""
+
+from typing import TYPE_CHECKING
+
+from ..lazy import attach
+
+if TYPE_CHECKING:
+    from ..graph import SpatialGraph, build_graph, knn_graph, radius_graph
+    from ..graph_config import GraphConfig
+    from .batch import Batch
+    from .model import Model, ModelConfig, Output, build_model
+    from .options import METHODS, Method
+else:
+    __getattr__ = attach(__name__, __file__)
+
+__all__ = [
+    "METHODS", "Batch", "GraphConfig", "Method", "Model", "ModelConfig", "Output", "SpatialGraph", "build_graph",
+    "build_model", "knn_graph", "radius_graph",
+]  # fmt: skip

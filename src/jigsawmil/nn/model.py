@@ -37,6 +37,8 @@ class ModelConfig(ModelOptions, _Purpose):
 
 
 class Output(NamedTuple):
+    """What a model makes of a batch; a bag is a slide, or all slides of a patient."""
+
     logits: Tensor  # (bag, logit): what the head of the task makes
     attention: Tensor  # (patch,), sums to 1 within a bag
     hidden: Tensor  # (patch, hidden)

@@ -9,6 +9,8 @@ from .jigsaw import JIGSAWS
 
 
 class Method(NamedTuple):
+    """Which parts a method has; a row of `METHODS`."""
+
     graph: bool
     attention: bool
     jigsaw: bool

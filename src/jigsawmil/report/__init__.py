@@ -1,1 +1,21 @@
-"""What a person reads: tables for the terminal and for documents, plots, and maps of attention."""
+"""What a person reads: the HTML report of a run, its tables and its plots.
+
+Example:
+
+    from jigsawmil.report import write_report
+
+    write_report("run", "run/report.html")
+"""
+
+from typing import TYPE_CHECKING
+
+from ..lazy import attach
+
+if TYPE_CHECKING:
+    from .page import write_report
+else:
+    __getattr__ = attach(__name__, __file__)
+
+__all__ = [
+    "write_report",
+]  # fmt: skip

@@ -7,7 +7,7 @@ import pandas as pd
 from scipy.stats import norm
 
 from ..errors import StudyError
-from ..nn.model import METHODS
+from ..nn.options import METHODS
 from ..statistics.metrics import named
 from ..statistics.paired import holm
 from ..study.compare import compare_methods
@@ -17,7 +17,7 @@ from .tables import ALPHA, Column, Table, case_of, counted, number, p_column, p_
 
 def blind_variants(methods: Mapping[str, str]) -> set[str]:
     """Variants that no shuffle can touch: their method has neither graph nor jigsaw. methods: variant -> method."""
-    return {variant for variant, name in methods.items() if not (METHODS[name].graph or METHODS[name].jigsaw)}
+    return {variant for variant, name in methods.items() if not METHODS[name].sees_positions}
 
 
 def shuffle_control(

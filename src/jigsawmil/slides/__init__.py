@@ -1,1 +1,28 @@
-"""From pixels to patches: slides, tissue, tiles, and painted slides with a known answer."""
+"""From pixels to features: slides, tissue, tiles and encoders.
+
+Example:
+
+    from jigsawmil.slides import find_tissue, make_tiles, open_slide
+
+    with open_slide("slide.svs") as slide:
+        tiles = make_tiles(slide, find_tissue(slide))
+"""
+
+from typing import TYPE_CHECKING
+
+from ..lazy import attach
+
+if TYPE_CHECKING:
+    from .encoders import ENCODERS, Encoder, EncoderSpec, encode, encoder_spec, load_encoder, register_encoder
+    from .extract import Extracted, ExtractSettings, extract_slide
+    from .slide import Slide, find_slides, open_slide
+    from .tiles import Tiles, make_tiles
+    from .tissue import Tissue, TissueSettings, find_tissue
+else:
+    __getattr__ = attach(__name__, __file__)
+
+__all__ = [
+    "ENCODERS", "Encoder", "EncoderSpec", "ExtractSettings", "Extracted", "Slide", "Tiles", "Tissue",
+    "TissueSettings", "encode", "encoder_spec", "extract_slide", "find_slides", "find_tissue", "load_encoder",
+    "make_tiles", "open_slide", "register_encoder",
+]  # fmt: skip

@@ -28,6 +28,8 @@ NO_VARIANCE = 1e-24  # rounding leaves about 1e-32; one misplaced case among 100
 
 
 class Interval(NamedTuple):
+    """An AUC with the bounds of its confidence interval."""
+
     auc: float
     low: float
     high: float
@@ -322,6 +324,10 @@ def _weighted_auc(positive: Booleans, s: Floats, weight: Floats) -> Floats:
 
 
 def quadratic_kappa(confusion: Floats) -> float:
+    """Agreement of grades beyond chance, distances squared: 1 - observed / expected cost. nan with one true grade.
+
+    confusion: (truth, decision) counts.
+    """
     cases, calls = confusion.sum(1), confusion.sum(0)
     if (cases > 0).sum() < 2:  # one grade in the truth: kappa is 0 whatever was predicted
         return float("nan")
@@ -331,6 +337,7 @@ def quadratic_kappa(confusion: Floats) -> float:
 
 
 def expected_calibration_error(hit: Booleans, p: Floats) -> float:
+    """Mean over cases of |predicted - observed| in bins of equal numbers. hit, p: (case,), what came true and its p."""
     points = calibration_points(hit, p)
     return float(_ratio(points.cases @ np.abs(points.predicted - points.observed), points.cases.sum()))
 

@@ -14,6 +14,8 @@ from .metrics import NO_VARIANCE, Floats, auc, component_variance, independent_p
 
 
 class DelongTest(NamedTuple):
+    """The difference of two AUCs on the same cases, with DeLong's z and two-sided p."""
+
     difference: float
     z: float
     p: float

@@ -1,1 +1,26 @@
-"""Studies: grids of cohorts, variants, folds and seeds, and the statistics of what they predict."""
+"""Studies: cohorts, variants, folds and seeds, run as jobs that resume, and the statistics of what they predict.
+
+Example:
+
+    from jigsawmil.study import open_run, read_study, run_study
+
+    run_study(read_study("study.toml"), "run")
+    open_run("run").summary  # one row per cohort and variant
+"""
+
+from typing import TYPE_CHECKING
+
+from ..lazy import attach
+
+if TYPE_CHECKING:
+    from .cases import run_maps
+    from .compare import compare_methods, summarise
+    from .run_folder import Run, open_run
+    from .study import Study, cohort_spec, read_study, run_study
+else:
+    __getattr__ = attach(__name__, __file__)
+
+__all__ = [
+    "Run", "Study", "cohort_spec", "compare_methods", "open_run", "read_study", "run_maps", "run_study",
+    "summarise",
+]  # fmt: skip

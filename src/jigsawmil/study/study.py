@@ -145,6 +145,10 @@ def _table(value: Any, where: str) -> dict[str, Any]:
 
 
 def cohort_spec(values: Mapping[str, Any], where: str = "cohort") -> CohortSpec:
+    """The cohort of a study: `labels`, `features`, and the options of `Cohort.read`. where: names it in errors.
+
+    Example: `cohort_spec({"labels": "labels.csv", "features": "features/", "positive": "tumour"})`
+    """
     options = dict(values)
     missing = [key for key in ("labels", "features") if key not in options]
     if missing:

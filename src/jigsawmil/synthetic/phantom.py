@@ -28,8 +28,8 @@ from ..bags.bag import Bag
 from ..bags.formats.trident import amend, write_bag
 from ..errors import ConfigError
 from ..files import new_folder
+from .phantom_options import TYPES, PhantomSpec, phantom_spec
 from .phantom_slide import PATCH_LEVEL0, PhantomSlide, draw_patients, draw_slide, draw_world
-from .phantom_spec import TYPES, PhantomSpec, phantom_spec
 
 
 @dataclass(frozen=True)

@@ -7,7 +7,7 @@ import torch
 from numpy.typing import NDArray
 
 from ..bags.bag import Bag
-from .phantom_spec import LATENT, PLANTED, SMALLEST, TYPES, PhantomSpec
+from .phantom_options import LATENT, PLANTED, SMALLEST, TYPES, PhantomSpec
 from .phantom_tissue import Cells, draw_outline, layers, mosaic, nest, rank, smooth_field
 
 PATCH_LEVEL0 = 512  # 40x slides (0.25 microns a pixel) tiled at 20x with 256 pixels

@@ -17,7 +17,7 @@ from ..config import choose, require
 from ..errors import ConfigError, StudyError
 from ..files import new_folder
 from .phantom import PhantomSlide, phantom_slides, write_phantom
-from .phantom_spec import SMALLEST, PhantomSpec, phantom_spec
+from .phantom_options import SMALLEST, PhantomSpec, phantom_spec
 
 SPREAD = 1.0  # standard deviation of the logarithm of a slide's number of patches, before it is clipped
 COUNTS_STREAM = 3  # of the seed; the phantom itself draws from 0, 1 and 2

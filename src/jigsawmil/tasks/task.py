@@ -22,6 +22,8 @@ Booleans = NDArray[np.bool_]
 
 
 class Targets(NamedTuple):
+    """Labels as a task sees them."""
+
     classes: tuple[str, ...]  # names of the outputs, in the order of the columns of `Head.probabilities`
     values: Integers  # (slide,): what `Head.loss` compares the logits with
 

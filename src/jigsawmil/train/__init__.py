@@ -1,1 +1,27 @@
-"""Fitting one model: the loop, the weight of the jigsaw, and what is kept on disk."""
+"""Training one model, and applying it: settings, the estimator, models on disk.
+
+Example:
+
+    from jigsawmil.train import SlideClassifier
+
+    model = SlideClassifier("graph-abmil+jigsaw", k=50).fit(bags, labels, patients=patients)
+    model.save("model")
+"""
+
+from typing import TYPE_CHECKING
+
+from ..lazy import attach
+
+if TYPE_CHECKING:
+    from .apply import apply_model
+    from .checkpoint import ModelCard, load_model, save_model
+    from .config import LambdaConfig, TrainConfig
+    from .estimator import SlideClassifier
+    from .settings import Settings
+else:
+    __getattr__ = attach(__name__, __file__)
+
+__all__ = [
+    "LambdaConfig", "ModelCard", "Settings", "SlideClassifier", "TrainConfig", "apply_model", "load_model",
+    "save_model",
+]  # fmt: skip

@@ -1,7 +1,7 @@
 """Make the screenshots of the README.
 
     jigsawmil demo --out demo
-    python -m benchmarks.pictures.screenshots demo/run
+    python -m tools.screenshots demo/run
 
 Each picture is a function that leaves a PNG in docs/img; it needs playwright and a Chromium on the PATH.
 """
@@ -17,7 +17,7 @@ from playwright.sync_api import Browser, Page, sync_playwright
 
 from jigsawmil.report.page import write_report
 
-from .. import ROOT
+from . import ROOT
 
 IMAGES = ROOT / "docs" / "img"
 FLAGS = ["--headless", "--no-sandbox", "--disable-gpu", "--disable-background-networking"]

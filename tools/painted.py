@@ -1,6 +1,6 @@
 """Draw docs/img/painted.png, a synthetic slide as `jigsawmil tissue` shows it.
 
-python -m benchmarks.pictures.painted
+python -m tools.painted
 """
 
 import tempfile
@@ -14,10 +14,10 @@ from jigsawmil.slides.tiles import make_tiles, preview
 from jigsawmil.slides.tissue import find_tissue
 from jigsawmil.synthetic.painter import COARSE, MPP, Plan, paint, write_slide
 from jigsawmil.synthetic.phantom import phantom_slides
+from jigsawmil.synthetic.phantom_options import TYPES, phantom_spec
 from jigsawmil.synthetic.phantom_slide import PATCH_LEVEL0
-from jigsawmil.synthetic.phantom_spec import TYPES, phantom_spec
 
-from .. import ROOT
+from . import ROOT
 
 IMAGE = ROOT / "docs" / "img" / "painted.png"
 WINDOW = 768  # level-0 pixels

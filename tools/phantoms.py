@@ -1,6 +1,6 @@
 """Draw docs/img/phantoms.png and print the figures that docs/phantoms.md states.
 
-python -m benchmarks.pictures.phantoms
+python -m tools.phantoms
 """
 
 from pathlib import Path
@@ -16,9 +16,9 @@ from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import StandardScaler
 
 from jigsawmil.synthetic.phantom import PhantomSlide, make_phantom
-from jigsawmil.synthetic.phantom_spec import CLASSES, TYPES
+from jigsawmil.synthetic.phantom_options import CLASSES, TYPES
 
-from .. import ROOT
+from . import ROOT
 
 COLOURS = ["#d1495b", "#2e6f95", "#e8e0d0", "#cdb9d6", "#f2cf8d", "#b9d3b0"]  # the planted types stand out
 SEEDS = {"composition": 3, "arrangement": 3, "position": 7}  # slides with holes, some of two pieces

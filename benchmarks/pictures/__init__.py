@@ -1,1 +1,0 @@
-"""Scripts that draw the pictures of the documentation."""
