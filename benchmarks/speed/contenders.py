@@ -26,9 +26,9 @@ from torch import Tensor, nn
 from jigsawmil.bags.bag import Bag
 from jigsawmil.graph import knn_graph, spatial_order
 from jigsawmil.nn.batch import PAPER, Batch
-from jigsawmil.nn.jigsaw import Position
+from jigsawmil.nn.jigsaws.position import Position
 from jigsawmil.nn.model import METHODS, build_model
-from jigsawmil.nn.pooling import AttentionPool
+from jigsawmil.nn.poolings.attention import AttentionPool
 from jigsawmil.synthetic.phantom_tissue import draw_outline
 from jigsawmil.tasks.heads import BinaryHead
 

@@ -78,6 +78,12 @@ def choose(name: str, value: Any, options: Iterable[str]) -> None:
     raise ConfigError(f"{name}: found {value!r}, expected one of {', '.join(options)}.{hint}")
 
 
+def one_of(names: Iterable[str]) -> str:
+    """`a, b or c`"""
+    *first, last = names
+    return f"{', '.join(first)} or {last}" if first else last
+
+
 def require(name: str, value: Any, holds: bool, expected: str) -> None:
     if not holds:
         raise ConfigError(f"{name}: found {value!r}, expected {expected}.")

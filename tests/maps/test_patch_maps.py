@@ -65,7 +65,7 @@ def test_evidence_is_weight_times_what_the_patch_says(method: str, bags: list[Ba
         hidden, attention = (batch.in_file_order(x)[0].double() for x in (output.hidden, output.attention))
         said = hidden @ model.head.linear.weight[0].double()
     [maps] = explain(model, card(model), bags[0])
-    weight = attention if METHODS[method].attention else torch.full_like(attention, 1 / len(bags[0]))
+    weight = attention if METHODS[method].pooling == "attention" else torch.full_like(attention, 1 / len(bags[0]))
     assert maps.evidence[:, 0] == pytest.approx((weight * said).numpy(), abs=1e-9)
 
 

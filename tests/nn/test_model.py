@@ -10,7 +10,7 @@ from jigsawmil.errors import ConfigError, FeatureError
 from jigsawmil.graph import GraphConfig
 from jigsawmil.nn.batch import Batch
 from jigsawmil.nn.convs import CONVS
-from jigsawmil.nn.jigsaw import JIGSAWS
+from jigsawmil.nn.jigsaws import JIGSAWS
 from jigsawmil.nn.model import METHODS, Output, build_model
 
 GRAPH = [name for name, method in METHODS.items() if method.graph]

@@ -41,7 +41,7 @@ def test_a_setting_can_be_read(changed: dict[str, object], said: str) -> None:
 def test_only_what_a_method_has_is_spoken_of(method: str) -> None:
     words, has = method_words(Settings(method=method).flat()), METHODS[method]
     assert ("nearest neighbours" in words) == has.graph
-    assert ("ttention pooling" in words) == has.attention
+    assert ("ttention pooling" in words) == (has.pooling == "attention")
     assert ("lambda" in words) == ("cells" in words) == has.jigsaw == ("No jigsaw" not in words)
 
 

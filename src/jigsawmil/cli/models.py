@@ -15,12 +15,11 @@ from ..bags.formats import find_bags
 from ..bags.names import slide_name
 from ..cluster.parallel import fit_together
 from ..cohort.splits import Fold
-from ..config import choose
 from ..errors import ConfigError, FeatureError, StudyError
 from ..files import check_target, write_csv, writing_to
 from ..maps.heatmap import write_heatmap
 from ..maps.patch_maps import PatchMaps, seen_maps
-from ..nn.options import DEFAULT_METHOD, METHODS
+from ..nn.options import DEFAULT_METHOD, check_method
 from ..slides.extract import check_masks
 from ..slides.slide import PICTURES, SLIDES, open_slide
 from ..study.job import check_patients, fingerprint
@@ -76,7 +75,7 @@ def train(
     Example: `jigsawmil train --labels labels.csv --features features --method graph-abmil+jigsaw --out model`
     """
     screen = console()
-    choose("--method", method, METHODS)
+    check_method(method, "--method")
     settings = options.settings(method)
     if (out / CARD).exists():
         raise StudyError(f"{out} holds a model already. Give another --out, or remove it.")

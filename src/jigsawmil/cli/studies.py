@@ -6,10 +6,9 @@ from typing import Annotated
 
 import typer
 
-from ..config import choose
 from ..errors import ConfigError
 from ..files import writing_to
-from ..nn.model import METHODS
+from ..nn.options import METHODS, check_method
 from ..report.page import write_report
 from ..study.study import Study, cohort_spec, on_standins, read_study
 from ..synthetic.phantom import phantom_slides, write_phantom
@@ -78,7 +77,7 @@ def compare(
     """
     names = dict.fromkeys(name.strip() for name in methods.split(",") if name.strip())
     for name in names or [methods]:
-        choose("--methods", name, METHODS)
+        check_method(name, "--methods")
     study = Study(
         cohorts={"cohort": target.source(table)},
         variants={name: method.settings(name, where) for name in names},

@@ -5,7 +5,8 @@ from collections.abc import Sequence
 from heapq import nlargest
 
 from ..cohort.cohort import Cohort
-from ..nn.model import METHODS
+from ..nn.jigsaws import JIGSAWS
+from ..nn.options import METHODS
 from ..study.job import Job
 from ..train.feed import cohort_groups
 
@@ -25,7 +26,7 @@ def job_memory(job: Job, cohort: Cohort, bags: Sequence[int]) -> int:
     patch, step = patch_bytes(job, cohort), step_bytes(job, cohort)
     kept = min(job.memory_gb * 1e9, sum(bags) * patch)
     ahead, largest = sum(nlargest(ALIVE * batch, bags)), sum(nlargest(batch, bags))
-    if METHODS[settings.method].jigsaw and settings.model.jigsaw != "position":
+    if METHODS[settings.method].jigsaw and JIGSAWS[settings.model.jigsaw].encodes_twice:
         step *= TWICE
     return int(SPARE * (BASE + kept + ahead * patch + largest * step))
 

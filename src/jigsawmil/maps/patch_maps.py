@@ -14,7 +14,6 @@ from torch import Tensor
 from ..bags.bag import Bag
 from ..errors import ConfigError
 from ..nn.batch import Batch
-from ..nn.convs import GAT
 from ..nn.encoder import GraphEncoder
 from ..nn.model import Model
 from ..tasks import get_task
@@ -196,7 +195,7 @@ def expected_place(logits: Tensor, coords: Tensor, grid: int) -> Floats:
 def _edges(model: Model, card: ModelCard, batch: Batch) -> list[EdgeAttention | None]:
     """For each slide; of the last layer, mean over heads."""
     graph, encoder = batch.graph, model.encoder
-    if graph is None or not isinstance(encoder, GraphEncoder) or not isinstance(encoder.layers[-1], GAT):
+    if graph is None or not isinstance(encoder, GraphEncoder) or not encoder.attends:
         return [None] * len(batch.slides)
     with autocast(batch.features.device, card.precision):
         alpha = encoder.edge_attention(batch)[-1].float().mean(dim=0).cpu().numpy()

@@ -17,12 +17,17 @@ if TYPE_CHECKING:
     from ..graph import SpatialGraph, build_graph, knn_graph, radius_graph
     from ..graph_config import GraphConfig
     from .batch import Batch
+    from .convs import CONVS
+    from .jigsaws import JIGSAWS
     from .model import Model, ModelConfig, Output, build_model
-    from .options import METHODS, Method
+    from .options import METHODS, Method, ModelOptions
+    from .parts import Conv, Jigsaw, Pooling
+    from .poolings import POOLINGS
 else:
     __getattr__ = attach(__name__, __file__)
 
 __all__ = [
-    "METHODS", "Batch", "GraphConfig", "Method", "Model", "ModelConfig", "Output", "SpatialGraph", "build_graph",
-    "build_model", "knn_graph", "radius_graph",
+    "CONVS", "JIGSAWS", "METHODS", "POOLINGS", "Batch", "Conv", "GraphConfig", "Jigsaw", "Method", "Model",
+    "ModelConfig", "ModelOptions", "Output", "Pooling", "SpatialGraph", "build_graph", "build_model", "knn_graph",
+    "radius_graph",
 ]  # fmt: skip

@@ -1,24 +1,23 @@
 """Encoders g: patch embeddings, with or without their neighbours, to hidden states."""
 
-from typing import Any
-
-import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
-from torch.autograd.function import once_differentiable
 
 from ..errors import ConfigError
+from .activations import elu
 from .batch import Batch
-from .convs import CONVS, GAT
+from .convs import CONVS
+from .options import ModelOptions
+from .parts import Conv
 
 
 class MLP(nn.Module):
     """ABMIL's encoder: linear layers with ReLU; every patch by itself."""
 
-    def __init__(self, in_dim: int, hidden: int, layers: int, dropout: float) -> None:
+    def __init__(self, in_dim: int, options: ModelOptions) -> None:
         super().__init__()
-        self.layers = nn.ModuleList(nn.Linear(d, hidden) for d in [in_dim] + [hidden] * (layers - 1))
-        self.dropout = nn.Dropout(dropout)
+        self.layers = nn.ModuleList(nn.Linear(d, options.hidden) for d in _widths(in_dim, options))
+        self.dropout = nn.Dropout(options.dropout)
 
     def forward(self, features: Tensor, batch: Batch) -> Tensor:
         h = features
@@ -30,11 +29,12 @@ class MLP(nn.Module):
 class GraphEncoder(nn.Module):
     """Graph convolutions with ELU; every patch among its neighbours."""
 
-    def __init__(self, in_dim: int, hidden: int, layers: int, dropout: float, conv: str, heads: int) -> None:
+    def __init__(self, in_dim: int, options: ModelOptions) -> None:
         super().__init__()
-        options = {"heads": heads} if conv == "gat" else {}
-        self.layers = nn.ModuleList(CONVS[conv](d, hidden, **options) for d in [in_dim] + [hidden] * (layers - 1))
-        self.dropout = nn.Dropout(dropout)
+        conv = CONVS[options.conv]
+        self.layers = nn.ModuleList(conv.of(d, options.hidden, options) for d in _widths(in_dim, options))
+        self.dropout = nn.Dropout(options.dropout)
+        self.attends = conv.attends
 
     def forward(self, features: Tensor, batch: Batch) -> Tensor:
         if batch.graph is None:
@@ -45,33 +45,18 @@ class GraphEncoder(nn.Module):
         return h
 
     def edge_attention(self, batch: Batch) -> list[Tensor]:
-        """What each patch attends to, a (head, edge) tensor a layer; GAT only."""
+        """What each patch attends to, one (head, edge) tensor per layer; of convolutions that attend."""
+        if not self.attends or batch.graph is None:
+            raise ConfigError("this model does not attend to neighbours; expected one with conv='gat' and a graph.")
         found, h = [], batch.features
         for layer in self.layers:
-            if not isinstance(layer, GAT) or batch.graph is None:
-                raise ConfigError("only conv='gat' attends to neighbours; this model has none.")
+            assert isinstance(layer, Conv)
             h, alpha = layer.attend(h, batch.graph)
             h = elu(h)
             found.append(alpha)
         return found
 
 
-class _ELU(torch.autograd.Function):
-    """max(x, exp(min(x, 0)) - 1). torch's own takes the exponential twice, and twice the time."""
-
-    @staticmethod
-    def forward(ctx: Any, x: Tensor) -> Tensor:
-        out = x.clamp(max=0).exp_().sub_(1)
-        torch.maximum(x, out, out=out)
-        ctx.save_for_backward(out)
-        return out
-
-    @staticmethod
-    @once_differentiable
-    def backward(ctx: Any, g: Tensor) -> Tensor:
-        (out,) = ctx.saved_tensors
-        return out.clamp(max=0).add_(1).mul_(g)
-
-
-def elu(x: Tensor) -> Tensor:
-    return _ELU.apply(x)
+def _widths(in_dim: int, options: ModelOptions) -> list[int]:
+    """Columns that each layer takes."""
+    return [in_dim] + [options.hidden] * (options.layers - 1)

@@ -1,4 +1,4 @@
-"""The model: an encoder, a pooling, a head and perhaps a jigsaw task, chosen by one of five rows."""
+"""The model: an encoder, a pooling, a head and perhaps a jigsaw task, chosen by a row of `METHODS`."""
 
 from dataclasses import dataclass
 from typing import Any, NamedTuple
@@ -6,13 +6,14 @@ from typing import Any, NamedTuple
 import torch
 from torch import Tensor, nn
 
-from ..config import choose, from_mapping, require
+from ..config import from_mapping, require
 from ..tasks import get_task
 from .batch import Batch
 from .encoder import MLP, GraphEncoder
-from .jigsaw import JIGSAWS
-from .options import METHODS, ModelOptions
-from .pooling import AttentionPool, Enrichment, MeanPool
+from .jigsaws import JIGSAWS
+from .kinds import Enrichment
+from .options import METHODS, ModelOptions, check_method
+from .poolings import POOLINGS
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -31,7 +32,7 @@ class ModelConfig(ModelOptions, _Purpose):
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        choose("method", self.method, METHODS)
+        check_method(self.method)
         require("in_dim", self.in_dim, isinstance(self.in_dim, int) and self.in_dim > 0, "a whole number of at least 1")
         get_task(self.task).check_classes(self.classes)
 
@@ -47,22 +48,17 @@ class Output(NamedTuple):
 
 
 class Model(nn.Module):
-    """One of the five methods."""
+    """A method: encoder, pooling, head and perhaps a jigsaw task."""
 
     def __init__(self, config: ModelConfig) -> None:
         super().__init__()
         self.config, method = config, METHODS[config.method]
-        width, dropout = config.hidden, config.dropout
-        self.encoder: MLP | GraphEncoder
-        if method.graph:
-            self.encoder = GraphEncoder(config.in_dim, width, config.layers, dropout, config.conv, config.heads)
-        else:
-            self.encoder = MLP(config.in_dim, width, config.layers, dropout)
-        attention = AttentionPool(width, config.attention_dim, config.gated) if method.attention else None
-        self.pooling = attention or MeanPool()
+        encoder = GraphEncoder if method.graph else MLP
+        self.encoder: MLP | GraphEncoder = encoder(config.in_dim, config)
+        self.pooling = POOLINGS[method.pooling_with(config)].of(config)
         kinds = config.kinds if method.graph else 0
-        self.head = get_task(config.task).head(width + kinds**2, config.classes)
-        self.jigsaw = JIGSAWS[config.jigsaw](width, config.grid, config.share) if method.jigsaw else None
+        self.head = get_task(config.task).head(config.hidden + kinds**2, config.classes)
+        self.jigsaw = JIGSAWS[config.jigsaw].of(config) if method.jigsaw else None
         self.enrichment = Enrichment(config.in_dim, kinds) if kinds else None
 
     def forward(self, batch: Batch) -> Output:
@@ -86,7 +82,7 @@ class Model(nn.Module):
 
 
 def build_model(method: str, in_dim: int, *, seed: int = 0, **options: Any) -> Model:
-    """A model of one of the five methods, its weights drawn from `seed`. Options are those of `ModelConfig`."""
+    """A model of one of the methods, its weights drawn from `seed`. Options are those of `ModelConfig`."""
     config = from_mapping(ModelConfig, {"method": method, "in_dim": in_dim, **options}, "build_model")
     return seeded_model(config, seed)
 

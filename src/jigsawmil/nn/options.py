@@ -3,48 +3,74 @@
 from dataclasses import dataclass
 from typing import NamedTuple
 
-from ..config import choose, require, setting
+from ..config import choose, one_of, require, setting
 from .convs import CONVS
-from .jigsaw import JIGSAWS
+from .jigsaws import JIGSAWS
+from .poolings import POOLINGS
 
 
 class Method(NamedTuple):
-    """Which parts a method has; a row of `METHODS`."""
+    """A choice of encoder, pooling and jigsaw. colour: in pictures; a method without one takes what is left."""
 
     graph: bool
-    attention: bool
+    pooling: str
     jigsaw: bool
+    colour: str = ""
 
     @property
     def sees_positions(self) -> bool:
         """Whether coordinates can change what is learnt; if not, shuffling them is no test of the method."""
         return self.graph or self.jigsaw
 
+    def pooling_with(self, options: "ModelOptions") -> str:
+        """The name of the pooling: the setting `gated` puts a gate into attention pooling."""
+        return "gated-attention" if self.pooling == "attention" and options.gated else self.pooling
 
-METHODS = {
-    "abmil": Method(graph=False, attention=True, jigsaw=False),
-    "abmil+jigsaw": Method(graph=False, attention=True, jigsaw=True),
-    "graph-mil": Method(graph=True, attention=False, jigsaw=False),
-    "graph-abmil": Method(graph=True, attention=True, jigsaw=False),
-    "graph-abmil+jigsaw": Method(graph=True, attention=True, jigsaw=True),
-}
+
+class _Methods(dict[str, Method]):
+    """The rows below. Any other pooling is also a method by its own name: `mine`, `graph-mine`, `graph-mine+jigsaw`."""
+
+    def __missing__(self, name: str) -> Method:
+        pooling = name.removeprefix("graph-").removesuffix("+jigsaw")
+        if pooling not in POOLINGS or any(row.pooling == pooling for row in self.values()):
+            raise KeyError(name)
+        return Method(name.startswith("graph-"), pooling, name.endswith("+jigsaw"))
+
+
+# Okabe and Ito's colours (safe for the colour-blind): blue without a graph, green to red with one; the darker of two
+# neighbours has the jigsaw.
+METHODS = _Methods(
+    {
+        "abmil": Method(graph=False, pooling="attention", jigsaw=False, colour="#56B4E9"),
+        "abmil+jigsaw": Method(graph=False, pooling="attention", jigsaw=True, colour="#0072B2"),
+        "graph-mil": Method(graph=True, pooling="mean", jigsaw=False, colour="#009E73"),
+        "graph-abmil": Method(graph=True, pooling="attention", jigsaw=False, colour="#E69F00"),
+        "graph-abmil+jigsaw": Method(graph=True, pooling="attention", jigsaw=True, colour="#D55E00"),
+    }
+)
 DEFAULT_METHOD = "graph-abmil+jigsaw"
+
+
+def check_method(name: str, where: str = "method") -> None:
+    """Refuse a name that is no method's, naming the nearest."""
+    try:
+        METHODS[name]
+    except KeyError:
+        choose(where, name, METHODS)
 
 
 @dataclass(frozen=True, kw_only=True)
 class ModelOptions:
     """What can be chosen about the parts of a model. The defaults are the paper's."""
 
-    conv: str = setting("gat", "Graph convolution of graph methods: gat, gcn, gin or sage.", option=True)
+    conv: str = setting("gat", f"Graph convolution of graph methods: {one_of(CONVS)}.", option=True)
     hidden: int = setting(256, "Width of the hidden states.")
     layers: int = setting(2, "Layers of the encoder.")
     heads: int = setting(1, "Attention heads of the gat convolution, which share the width; a divisor of hidden.")
     attention_dim: int = setting(128, "Rows of V in the attention pooling.")
     gated: bool = setting(False, "Gated attention pooling (Ilse et al. 2018).")
     dropout: float = setting(0.0, "Dropout after each layer of the encoder.")
-    jigsaw: str = setting(
-        "position", "Jigsaw task of +jigsaw methods: position, consistency or equivariance.", option=True
-    )
+    jigsaw: str = setting("position", f"Jigsaw task of +jigsaw methods: {one_of(JIGSAWS)}.", option=True)
     grid: int = setting(10, "Cells per side of the grid whose cells the position task predicts.")
     share: float = setting(0.9, "Share of the patches that the position task asks at each step.")
     kinds: int = setting(

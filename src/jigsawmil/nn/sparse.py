@@ -34,6 +34,11 @@ def neighbour_attention(
         return _NeighbourAttention.apply(*(_at_least_single(x) for x in (y, receive, send)), graph, slope)
 
 
+def degree(graph: SpatialGraph, like: Tensor) -> Tensor:
+    """Sum of each patch's weights, (patch, 1)."""
+    return torch.segment_reduce(graph.weight, "sum", offsets=graph.indptr.long())[:, None].to(like.dtype)
+
+
 class _NeighbourSum(torch.autograd.Function):
     """The weights are symmetric and constant, so the backward pass is the forward pass."""
 

@@ -7,16 +7,12 @@ from typing import Any
 
 from ..config import settings_of
 from ..errors import StudyError
-from ..nn.options import METHODS, ModelOptions
+from ..nn.convs import CONVS
+from ..nn.jigsaws import JIGSAWS
+from ..nn.options import METHODS
+from ..nn.poolings import POOLINGS
 from ..study.run_folder import Run
 from ..train.settings import Settings
-
-CONVS = {
-    "gat": "graph attention discounted by distance (GAT)",
-    "gcn": "graph convolution (GCN)",
-    "gin": "graph isomorphism (GIN)",
-    "sage": "GraphSAGE",
-}
 
 
 def method_words(settings: Mapping[str, Any]) -> str:
@@ -26,14 +22,14 @@ def method_words(settings: Mapping[str, Any]) -> str:
     layers = f"{model.layers} layer{'s' * (model.layers != 1)}"
     if method.graph:
         heads = f", {model.heads} heads" if model.heads > 1 else ""
-        parts = [f"{s.graph.describe()}; {layers} of {CONVS[model.conv]}, width {model.hidden}{heads}"]
+        parts = [f"{s.graph.describe()}; {layers} of {CONVS[model.conv].describe(model)}, width {model.hidden}{heads}"]
         if model.kinds:
             parts.append(f"beside it, how often {model.kinds} kinds of patches are neighbours of each other")
     else:
         parts = [f"each patch is seen by itself, through {layers} of a perceptron of width {model.hidden}"]
-    pooling = "gated attention pooling" if model.gated else "attention pooling"
-    parts.append(pooling if method.attention else "mean pooling: every patch counts the same")
-    parts.append(f"jigsaw: {_jigsaw(model)}; {s.train.lambda_.rule().describe()}" if method.jigsaw else "no jigsaw")
+    parts.append(POOLINGS[method.pooling_with(model)].describe(model))
+    jigsaw = f"jigsaw: {JIGSAWS[model.jigsaw].describe(model)}; {s.train.lambda_.rule().describe()}"
+    parts.append(jigsaw if method.jigsaw else "no jigsaw")
     if s.level == "patient":
         parts.append("all slides of a patient are pooled into one prediction")
     return f"{'. '.join(part[0].upper() + part[1:] for part in parts)}."
@@ -91,15 +87,6 @@ def different(variants: Mapping[str, Settings]) -> tuple[list[str], list[str]]:
     flat = [settings.flat() for settings in variants.values()]
     differ = [name for name in flat[0] if len({values[name] for values in flat}) > 1]
     return differ, [name for name in flat[0] if name not in differ]
-
-
-def _jigsaw(model: ModelOptions) -> str:
-    return {
-        "position": f"every patch is asked in which of {model.grid} x {model.grid} cells of its slide it lies "
-        f"({model.share:.0%} of the patches a step)",
-        "consistency": "a discriminator tells patches in their own places from patches whose features were permuted",
-        "equivariance": "the encoder is penalised where permuting patches and encoding them do not commute",
-    }[model.jigsaw]
 
 
 def _given_folds(run: Run, cohort: str) -> Path | None:

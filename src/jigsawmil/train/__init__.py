@@ -17,11 +17,12 @@ if TYPE_CHECKING:
     from .checkpoint import ModelCard, load_model, save_model
     from .config import LambdaConfig, TrainConfig
     from .estimator import SlideClassifier
+    from .policies import POLICIES, Policy
     from .settings import Settings
 else:
     __getattr__ = attach(__name__, __file__)
 
 __all__ = [
-    "LambdaConfig", "ModelCard", "Settings", "SlideClassifier", "TrainConfig", "apply_model", "load_model",
-    "save_model",
+    "POLICIES", "LambdaConfig", "ModelCard", "Policy", "Settings", "SlideClassifier", "TrainConfig", "apply_model",
+    "load_model", "save_model",
 ]  # fmt: skip

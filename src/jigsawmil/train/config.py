@@ -3,8 +3,8 @@
 import math
 from dataclasses import dataclass, field
 
-from ..config import choose, require, setting
-from .policies import Policy, find_policy
+from ..config import choose, one_of, require, setting
+from .policies import POLICIES, Policy, find_policy
 
 PRECISIONS = ("float32", "bfloat16", "float16")
 
@@ -14,7 +14,7 @@ class LambdaConfig:
     """The weight of the jigsaw. a, b: of the paper's Gamma prior. every: the paper's n_lambda."""
 
     policy: str | float = setting(
-        "em", "Weight of the jigsaw: a number, em, em-per-slide or balanced.", name="lambda_", option=True
+        "em", f"Weight of the jigsaw: {one_of(['a number', *POLICIES])}.", name="lambda_", option=True
     )
     a: float = setting(1.0, "Shape a of the Gamma prior, for em and em-per-slide.", name="lambda_a")
     b: float = setting(1.0, "Rate b of the Gamma prior, for em and em-per-slide.", name="lambda_b")

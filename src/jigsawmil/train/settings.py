@@ -5,11 +5,11 @@ from contextlib import suppress
 from dataclasses import asdict, dataclass
 from typing import Any
 
-from ..config import check_type, choose, flatten, setting, settings_of, unflatten
+from ..config import check_type, choose, flatten, one_of, setting, settings_of, unflatten
 from ..errors import ConfigError
 from ..graph_config import GraphConfig
 from ..nn.model import ModelConfig
-from ..nn.options import DEFAULT_METHOD, METHODS, ModelOptions
+from ..nn.options import DEFAULT_METHOD, METHODS, ModelOptions, check_method
 from .config import TrainConfig
 
 LEVELS = ("slide", "patient")
@@ -23,7 +23,7 @@ class Settings:
     `settings.train.lambda_.a`. `flat()` gives all of them in one table; docs/settings.md lists them.
     """
 
-    method: str = setting(DEFAULT_METHOD, "The method: which encoder, pooling and jigsaw.")
+    method: str = setting(DEFAULT_METHOD, f"The method (encoder, pooling, jigsaw): {one_of(METHODS)}.")
     level: str = setting(LEVELS[0], "What is pooled into one prediction: a slide or a patient.", option=True)
     graph: GraphConfig
     model: ModelOptions
@@ -35,7 +35,7 @@ class Settings:
             choose("settings: key", name, settings)
             check_type(name.rstrip("_"), value, settings[name].kind)
         values = {name: flat.get(name, settings[name].default) for name in ("method", "level")}
-        choose("method", values["method"], METHODS)
+        check_method(values["method"])
         choose("level", values["level"], LEVELS)
         parts = {"graph": GraphConfig, "model": ModelOptions, "train": TrainConfig}
         values |= {name: unflatten(part, flat) for name, part in parts.items()}  # refuses what is impossible

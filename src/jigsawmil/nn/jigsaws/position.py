@@ -1,0 +1,39 @@
+"""The paper's jigsaw task: in which cell of its slide does a patch lie?"""
+
+import torch
+import torch.nn.functional as F
+from torch import Tensor, nn
+
+from ..batch import Batch, pieces
+from ..options import ModelOptions
+from ..parts import Encode, Jigsaw
+from . import JIGSAWS
+
+
+@JIGSAWS.register("position")
+class Position(Jigsaw):
+    """The paper's task: name your own bin. Cross-entropy on a random share of the patches, drawn again at each step."""
+
+    def __init__(self, hidden: int, grid: int, share: float) -> None:
+        super().__init__()
+        self.head = nn.Linear(hidden, grid * grid)
+        self.share = share
+
+    @classmethod
+    def describe(cls, options: ModelOptions) -> str:
+        cells, share = f"{options.grid} x {options.grid} cells", f"{options.share:.0%} of the patches a step"
+        return f"every patch is asked in which of {cells} of its slide it lies ({share})"
+
+    def logits(self, hidden: Tensor) -> Tensor | None:
+        return self.head(hidden)
+
+    def forward(
+        self, encode: Encode, batch: Batch, hidden: Tensor, logits: Tensor | None, generator: torch.Generator
+    ) -> Tensor:
+        assert logits is not None
+        losses = []
+        for part, bins in zip(pieces(logits, batch.slides), pieces(batch.bins, batch.slides), strict=True):
+            unasked = torch.randperm(len(bins), generator=generator)[max(1, round(self.share * len(bins))) :]
+            target = bins.index_fill(0, unasked.to(bins.device), -100)  # cross_entropy's mark for "not asked"
+            losses.append(F.cross_entropy(part, target))
+        return torch.stack(losses)

@@ -1,0 +1,14 @@
+"""Patches in the cells of a grid."""
+
+import torch
+
+from jigsawmil.nn.batch import position_bins
+
+
+def test_bins_fill_the_grid_and_the_last_edge_belongs_to_the_last_bin() -> None:
+    corners = torch.tensor([[100.0, 50.0], [300.0, 50.0], [100.0, 1050.0], [300.0, 1050.0]])
+    assert position_bins(corners, 10).tolist() == [0, 9, 90, 99]  # x is the column, y the row
+    inner = torch.cat([corners, torch.tensor([[219.9, 50.0], [220.1, 50.0]])])
+    assert position_bins(inner, 10)[-2:].tolist() == [5, 6]
+    assert position_bins(torch.tensor([[5.0, 5.0]]), 10).tolist() == [0]
+    assert position_bins(torch.tensor([[0.0, 5.0], [9.0, 5.0]]), 3).tolist() == [0, 2]
