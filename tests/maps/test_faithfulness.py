@@ -14,13 +14,10 @@ from jigsawmil.maps.faithfulness import (
     ORDERS,
     SHARES,
     Curves,
-    Gain,
-    Verdict,
     curves_of,
     faithfulness,
     judge,
     rankings,
-    trust_sentence,
 )
 from jigsawmil.maps.patch_maps import explain, explain_patient
 from jigsawmil.nn.model import Model, build_model
@@ -174,34 +171,12 @@ def test_the_interval_is_students_over_slides() -> None:
     assert not verdict.trusted
 
 
-def gain(low: float) -> Gain:
-    return Gain(area=0.4, random=0.6, gain=0.2, low=low, high=0.4)
-
-
-@pytest.mark.parametrize(
-    ("deletion", "insertion", "words"),
-    [
-        (0.1, 0.1, "The evidence map can be trusted to show what this model uses: without"),
-        (-0.1, 0.1, "Do not trust the evidence map of this model: it is not shown that removing the patches it marks"),
-        (0.1, 0.0, "Do not trust the evidence map of this model: it is not shown that the patches it marks alone"),
-    ],
-)
-def test_the_sentence_follows_the_rule(deletion: float, insertion: float, words: str) -> None:
-    verdict = Verdict(ranking="evidence", slides=12, deletion=gain(deletion), insertion=gain(insertion))
-    sentence = trust_sentence([verdict])
-    assert sentence.startswith(words)
-    assert "12 slides" in sentence
-    assert "[+0.10, +0.40]" in sentence or verdict.deletion.low < 0
-
-
 def test_one_slide_says_nothing(counted: list[Curves]) -> None:
-    assert "one slide only" in trust_sentence(judge(counted[:1]))
     assert not any(verdict.trusted for verdict in judge(counted[:1]))
 
 
 def test_what_is_written_has_verdicts_and_mean_curves(counted: list[Curves]) -> None:
     values = faithfulness(counted)
-    assert values["sentence"] == trust_sentence(judge(counted))
     assert values["verdicts"]["evidence"]["trusted"] is True
     mean = np.mean([one.deletion["evidence"] for one in counted], axis=0)
     assert values["curves"]["deletion"]["evidence"] == pytest.approx(mean)

@@ -11,6 +11,7 @@ from PIL import Image
 
 from jigsawmil.bags.bag import Bag
 from jigsawmil.bags.formats import write_bag
+from jigsawmil.bags.spacing import spacing
 from jigsawmil.errors import FeatureError, SlideError
 from jigsawmil.maps.geometry import (
     Squares,
@@ -19,7 +20,6 @@ from jigsawmil.maps.geometry import (
     check_slide,
     level0_squares,
     patch_image,
-    spacing,
     squares_of,
 )
 from jigsawmil.slides.slide import open_slide

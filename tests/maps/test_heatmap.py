@@ -16,7 +16,7 @@ from jigsawmil.graph import GraphConfig
 from jigsawmil.maps.geometry import Squares, canvas_around
 from jigsawmil.maps.heatmap import Scale, heatmap_figure, mean_moves, paint, write_heatmap
 from jigsawmil.maps.patch_maps import PatchMaps, explain
-from jigsawmil.maps.pictures import percentiles
+from jigsawmil.maps.values import percentiles
 from jigsawmil.nn.model import build_model
 from jigsawmil.slides.slide import open_slide
 from jigsawmil.train.checkpoint import ModelCard

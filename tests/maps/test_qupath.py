@@ -12,8 +12,8 @@ from jigsawmil.bags.bag import Bag
 from jigsawmil.graph import GraphConfig
 from jigsawmil.maps.geometry import level0_squares
 from jigsawmil.maps.patch_maps import PatchMaps, explain
-from jigsawmil.maps.pictures import percentiles
 from jigsawmil.maps.qupath import write_geojson
+from jigsawmil.maps.values import percentiles
 from jigsawmil.nn.model import build_model
 from jigsawmil.train.checkpoint import ModelCard
 

@@ -13,8 +13,8 @@ from jigsawmil.errors import ConfigError
 from jigsawmil.graph import GraphConfig
 from jigsawmil.maps.geometry import level0_squares
 from jigsawmil.maps.patch_maps import PatchMaps, explain
-from jigsawmil.maps.pictures import percentiles
 from jigsawmil.maps.tables import write_h5ad, write_maps_csv
+from jigsawmil.maps.values import percentiles
 from jigsawmil.nn.model import build_model
 from jigsawmil.train.checkpoint import ModelCard
 

@@ -16,7 +16,8 @@ from matplotlib.legend import Legend
 
 from jigsawmil.drawing import COLOURS, method_styles, own_style
 from jigsawmil.errors import StudyError
-from jigsawmil.maps.pictures import attention_figure, attention_maps, percentiles
+from jigsawmil.maps.pictures import attention_figure, attention_maps
+from jigsawmil.maps.values import percentiles
 from jigsawmil.nn.model import METHODS
 from jigsawmil.report.plots import (
     forest_figure,

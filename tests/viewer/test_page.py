@@ -10,7 +10,8 @@ import numpy as np
 import pytest
 from PIL import Image
 
-from jigsawmil.viewer.data import Key, Library, ranks
+from jigsawmil.maps.values import percentiles
+from jigsawmil.viewer.data import Key, Library
 
 from .conftest import HOSTILE, colour
 
@@ -127,7 +128,7 @@ def test_hovering_tells_of_the_patch_under_the_mouse(viewer: Viewer, library: Li
         text = viewer.hover(patch)
         x, y = maps.coords[patch]
         assert text.startswith(f"patch {patch}\tx {x:,.0f}, y {y:,.0f}\n")
-        assert f"{100 * ranks(maps.attention)[patch]:.1f}" in text
+        assert f"{percentiles(maps.attention)[patch]:.1f}" in text
         assert f"{maps.evidence_for()[patch]:+.3g}"[:5] in text
     viewer.page.mouse.move(400, 880)
     viewer.page.wait_for_selector("#tip", state="hidden")
@@ -136,7 +137,9 @@ def test_hovering_tells_of_the_patch_under_the_mouse(viewer: Viewer, library: Li
 def test_the_slide_and_the_map_lie_where_they_should(viewer: Viewer, library: Library) -> None:
     maps = first(library)
     cells = (maps.coords / 32).round().astype(int)
-    shades = matplotlib.colormaps["viridis"](np.round(ranks(maps.attention) * 255).astype(int), bytes=True)[:, :3]
+    shades = matplotlib.colormaps["viridis"](np.round(percentiles(maps.attention) / 100 * 255).astype(int), bytes=True)[
+        :, :3
+    ]
     chosen = [0, 17, len(maps) // 2, len(maps) - 1]
     viewer.set("opacity", value=0)
     for patch in chosen:
@@ -166,7 +169,7 @@ def test_the_threshold_hides_the_lowest(viewer: Viewer, library: Library) -> Non
     viewer.set("threshold", value=50)
     low, high = int(order[len(order) // 4]), int(order[-len(order) // 4])
     np.testing.assert_allclose(viewer.pixel(low), colour(*cells[low]), atol=8)
-    shade = matplotlib.colormaps["viridis"](ranks(maps.attention)[high], bytes=True)[:3]
+    shade = matplotlib.colormaps["viridis"](percentiles(maps.attention)[high] / 100, bytes=True)[:3]
     np.testing.assert_allclose(viewer.pixel(high), shade, atol=2)
 
 
@@ -227,7 +230,7 @@ def test_two_methods_lie_side_by_side_and_move_together(viewer: Viewer, library:
     patch = int(other.attention.argmax())
     assert f"{other.attention[patch]:.2e}".replace("e-0", "e-") in viewer.hover(patch)
     assert viewer.page.locator("#hover1").is_visible()
-    shades = matplotlib.colormaps["viridis"](ranks(other.attention)[patch], bytes=True)[:3]
+    shades = matplotlib.colormaps["viridis"](percentiles(other.attention)[patch] / 100, bytes=True)[:3]
     viewer.set("opacity", value=1)
     x, y = viewer.place(patch)
     shift = panes[1]["x"] - panes[0]["x"]

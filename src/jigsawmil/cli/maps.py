@@ -14,12 +14,13 @@ from ..config import choose
 from ..errors import ConfigError, FeatureError, SlideError, StudyError
 from ..files import write_csv, write_json, writing_to
 from ..maps.contact_sheet import write_contact_sheet
-from ..maps.faithfulness import Curves, curves_of, faithfulness
+from ..maps.faithfulness import Curves, curves_of, faithfulness, judge
 from ..maps.geometry import Squares, check_slide, level0_squares
 from ..maps.heatmap import write_heatmap
 from ..maps.patch_maps import PatchMaps, explain, explain_each
 from ..maps.qupath import write_geojson
 from ..maps.tables import write_h5ad, write_maps_csv
+from ..report.trust import trust_sentence
 from ..slides.slide import SLIDES, open_slide
 from ..study.cases import Case, case_bags, case_maps, case_model, cases, run_maps
 from ..study.run_folder import Run, is_run, open_run
@@ -177,7 +178,7 @@ def ask_faithfulness(
             chosen = np.random.default_rng(seed).choice(len(known), min(slides_at_most, len(known)), replace=False)
             tried = (_curves(opened, known[i], seed, features, device) for i in sorted(chosen))
             curves = list(tracked(tried, len(chosen), f"{each}: {len(chosen)} slides", screen, quiet))
-            values = faithfulness(curves)
+            values = {"sentence": trust_sentence(judge(curves)), **faithfulness(curves)}
             where = run / "faithfulness" / name
             with writing_to(where):
                 write_json(where / f"{each}.json", {"cohort": name, "variant": each, "seed": seed, **values})

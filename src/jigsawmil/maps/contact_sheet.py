@@ -9,8 +9,8 @@ from matplotlib.figure import Figure
 from ..drawing import own_style, save
 from ..slides.slide import Slide
 from .geometry import Picture, check_slide
-from .heatmap import attends
 from .patch_maps import Floats, Ints, PatchMaps
+from .values import attends
 
 TILE, GAP, LINE, COLUMNS, DPI = 256, 12, 24, 6, 150  # pixels of a tile, between tiles, of a line; tiles a row
 
@@ -58,7 +58,7 @@ def top_groups(maps: PatchMaps, k: int, evidence: bool = False) -> list[Group]:
         patches = patches[sign * values[patches] > 0] if signed else patches
         groups.append(Group(title, patches, values[patches]))
 
-    if attends(maps):
+    if attends(maps.attention):
         add("most attended: % of the attention", maps.attention * 100, 1)
         add("least attended: % of the attention", maps.attention * 100, -1)
     if evidence or not groups:

@@ -6,7 +6,7 @@ sooner. Removing is real: the bag is rebuilt without the patches, and so is its 
 """
 
 import dataclasses
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from dataclasses import asdict, dataclass
 from itertools import pairwise
 from typing import Any
@@ -21,6 +21,7 @@ from ..nn.model import Model
 from ..train.apply import apply_groups
 from ..train.checkpoint import ModelCard
 from .patch_maps import Floats, PatchMaps, explain_patient
+from .values import attends
 
 SHARES = (0.05, 0.1, 0.2, 0.4, 0.6, 0.8, 0.9, 0.95)  # of patches removed or given; as many below a half as above
 RANDOM = "random"
@@ -111,8 +112,7 @@ def rankings(maps: Sequence[PatchMaps]) -> dict[str, Floats]:
     patches have the same, as with mean pooling."""
     attention = np.concatenate([part.attention for part in maps])
     evidence = np.concatenate([part.evidence_for(part.prediction) for part in maps])
-    flat = np.ptp(attention) <= 1e-6 * attention.max()
-    return {"evidence": evidence} if flat else {"attention": attention, "evidence": evidence}
+    return {"attention": attention, "evidence": evidence} if attends(attention) else {"evidence": evidence}
 
 
 def judge(curves: Sequence[Curves]) -> list[Verdict]:
@@ -125,13 +125,8 @@ def judge(curves: Sequence[Curves]) -> list[Verdict]:
     return verdicts
 
 
-def trust_sentence(verdicts: Iterable[Verdict]) -> str:
-    """Whether each map of a model can be trusted, with the figures that say so."""
-    return " ".join(map(_sentence, verdicts))
-
-
 def faithfulness(curves: Sequence[Curves]) -> dict[str, Any]:
-    """Everything a report needs, as JSON holds it: verdicts, the sentence, and the mean curves."""
+    """What a report needs, as JSON holds it: verdicts and the mean curves."""
     verdicts = judge(curves)
     mean = {
         kind: {
@@ -141,7 +136,6 @@ def faithfulness(curves: Sequence[Curves]) -> dict[str, Any]:
         for kind in ("deletion", "insertion")
     }
     return {
-        "sentence": trust_sentence(verdicts),
         "rule": "trusted where the 95 % intervals (Student, paired over slides) of both gains over random lie above 0",
         "slides": [one.name for one in curves],
         "random_orders": ORDERS,
@@ -151,26 +145,6 @@ def faithfulness(curves: Sequence[Curves]) -> dict[str, Any]:
             "insertion": {"given": [*SHARES, 1], **mean["insertion"]},
         },
     }
-
-
-def _sentence(verdict: Verdict) -> str:
-    removed, given, name = verdict.deletion, verdict.insertion, verdict.ranking
-    if verdict.slides < 2:
-        return f"The {name} map was tried on one slide only, which says nothing about the model."
-    if verdict.trusted:
-        why = "without the patches it marks the prediction falls sooner, and on them alone it stands sooner,"
-        words = f"The {name} map can be trusted to show what this model uses: {why}"
-    else:
-        failed = ["removing the patches it marks lowers the prediction sooner"] * (not removed.better)
-        failed += ["the patches it marks alone make the prediction sooner"] * (not given.better)
-        words = f"Do not trust the {name} map of this model: it is not shown that {', or that '.join(failed)}"
-    figures = f"deletion {_stated(removed)}; insertion {_stated(given)}; {verdict.slides} slides"
-    return f"{words} than with random patches ({figures})."
-
-
-def _stated(gain: Gain) -> str:
-    areas = f"area {gain.area:.2f}, random {gain.random:.2f}"
-    return f"{areas}, gain {gain.gain:+.2f} [{gain.low:+.2f}, {gain.high:+.2f}]"
 
 
 def _gain(curves: Sequence[Curves], kind: str, ranking: str) -> Gain:

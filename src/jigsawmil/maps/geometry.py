@@ -5,10 +5,10 @@ from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
-from scipy.spatial import cKDTree
 
 from ..bags.bag import Bag
 from ..bags.formats.trident import slide_size
+from ..bags.spacing import spacing
 from ..errors import FeatureError, SlideError
 from ..slides.slide import Slide
 
@@ -69,12 +69,6 @@ def level0_squares(bag: Bag, mpp: float | None = None) -> Squares:
         )
     corners, edge = squares_of(bag)
     return Squares(corners / mpp, edge / mpp)
-
-
-def spacing(corners: Floats) -> float:
-    """The usual distance from a patch to its nearest neighbour; 1 where there is none."""
-    places = np.unique(corners, axis=0)
-    return float(np.median(cKDTree(places).query(places, k=2)[0][:, 1])) if len(places) > 1 else 1.0
 
 
 def patch_image(

@@ -19,12 +19,11 @@ from ..slides.slide import Slide
 from ..tasks import get_task
 from .geometry import Canvas, Floats, Squares, blank, blend, canvas_around, check_slide, squares_of
 from .patch_maps import Ints, PatchMaps
-from .pictures import percentiles
+from .values import attends, colour_limit, percentiles
 
 ATTENTION, EVIDENCE, DISTANCE = "viridis", "RdBu_r", "cividis"
 OPACITY = 0.6  # over a slide; without one there is nothing to see through to
 CHOSEN = "#D55E00"
-STRONGEST = 99  # percentile of |evidence| at which the colours end, lest one patch pale all others
 ARROWS = 20  # along the longer side: 12,050 of them would be a black blot
 
 
@@ -65,7 +64,7 @@ def heatmap_figure(
     squares = squares_of(maps.bag) if slide is None else check_slide(maps.bag, slide, features)
     canvas, opacity = canvas_around(squares, slide), 1.0 if slide is None else OPACITY
     panels = [partial(_evidence, maps=maps)]
-    if attends(maps):
+    if attends(maps.attention):
         panels.insert(0, partial(_attention, maps=maps))
     if maps.jigsaw is not None:
         panels.append(partial(_jigsaw, maps=maps))
@@ -92,19 +91,9 @@ def heatmap_figure(
     return figure
 
 
-def attends(maps: PatchMaps) -> bool:
-    """False where every patch has the same attention, as with mean pooling: there is nothing to see or to rank."""
-    return bool(np.ptp(maps.attention) > 1e-6 * maps.attention.max())
-
-
 def strongest(maps: PatchMaps) -> int:
     """The patch most attended to; of the strongest evidence where all are attended to alike."""
-    return int((maps.attention if attends(maps) else np.abs(maps.evidence_for())).argmax())
-
-
-def evidence_limit(values: Floats) -> float:
-    """Where the colours of evidence end, on either side of 0."""
-    return float(np.percentile(np.abs(values), STRONGEST)) or float(np.abs(values).max()) or 1.0
+    return int((maps.attention if attends(maps.attention) else np.abs(maps.evidence_for())).argmax())
 
 
 def paint(canvas: Canvas, squares: Squares, values: Floats, scale: Scale, opacity: float) -> Canvas:
@@ -123,7 +112,7 @@ def _attention(ax: Axes, canvas: Canvas, squares: Squares, opacity: float, maps:
 def _evidence(ax: Axes, canvas: Canvas, squares: Squares, opacity: float, maps: PatchMaps) -> Scale:
     """Symmetric around 0, so that white means no evidence."""
     values = maps.evidence_for()
-    limit = evidence_limit(values)
+    limit = colour_limit(values)
     other = get_task(maps.task).against(maps.classes.index(maps.shown_class), maps.classes)
     scale = Scale(EVIDENCE, -limit, limit, "share of the logit", "both")
     _show(ax, paint(canvas, squares, values, scale, opacity), f"evidence: red for {maps.shown_class}, blue {other}")

@@ -9,12 +9,12 @@ import numpy as np
 from matplotlib.axes import Axes
 from matplotlib.collections import PolyCollection
 from matplotlib.figure import Figure
-from scipy.spatial import cKDTree
-from scipy.stats import rankdata
 
+from ..bags.spacing import spacing
 from ..drawing import own_style, save
 from ..errors import StudyError
 from ..statistics.metrics import Floats
+from .values import percentiles
 
 Map = tuple[str, Floats, Floats, float | None]  # title, coords (N, 2), attention (N,), patch_size
 
@@ -59,14 +59,9 @@ def small_map(title: str, coords: Floats, attention: Floats, patch_size: float |
     return figure
 
 
-def percentiles(attention: Floats) -> Floats:
-    """(N,): rank of each patch within its slide in percent, ties sharing theirs; equal attention is 50 throughout."""
-    return (rankdata(attention) - 0.5) / len(attention) * 100
-
-
 def _draw(ax: Axes, coords: Floats, attention: Floats, patch_size: float | None, ratio: float) -> PolyCollection:
     """Squares in a frame of that height to width; the whole slide lies in it, undistorted."""
-    edge, size = patch_size or _spacing(coords), _size(coords, patch_size)
+    edge, size = patch_size or spacing(coords), _size(coords, patch_size)
     order = np.argsort(attention, kind="stable")  # where patches overlap, the one looked at lies on top
     corners = coords[order, None] + edge * np.array([[0, 0], [1, 0], [1, 1], [0, 1]])  # (N, 4, 2)
     # edges are not drawn and not smoothed: seams between patches would look like a pattern
@@ -82,7 +77,7 @@ def _draw(ax: Axes, coords: Floats, attention: Floats, patch_size: float | None,
 
 
 def _size(coords: Floats, patch_size: float | None) -> Floats:
-    return np.asarray(np.ptp(coords, axis=0) + (patch_size or _spacing(coords)))
+    return np.asarray(np.ptp(coords, axis=0) + (patch_size or spacing(coords)))
 
 
 def _check_map(title: str, coords: Floats, attention: Floats) -> None:
@@ -94,14 +89,6 @@ def _check_map(title: str, coords: Floats, attention: Floats) -> None:
         )
     if not (np.isfinite(attention).all() and np.isfinite(coords).all()):
         raise StudyError(f"{title}: attention or coords are not finite; expected numbers. Look for a diverged run.")
-
-
-def _spacing(coords: Floats) -> float:
-    """The usual distance from a patch to its nearest neighbour; 1 where there is none."""
-    if len(coords) < 2:
-        return 1.0
-    nearest = cKDTree(coords).query(coords, k=2)[0][:, 1]
-    return float(np.median(nearest[nearest > 0])) if nearest.any() else 1.0
 
 
 def _half(attention: Floats) -> int:

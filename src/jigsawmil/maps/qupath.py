@@ -15,9 +15,9 @@ from ..errors import StudyError
 from ..files import replacing
 from ..tasks import get_task
 from .geometry import Squares
-from .heatmap import ATTENTION, EVIDENCE, attends, evidence_limit
+from .heatmap import ATTENTION, EVIDENCE
 from .patch_maps import Floats, PatchMaps
-from .pictures import percentiles
+from .values import attends, colour_limit, percentiles
 
 FOR, AGAINST = [178, 24, 43], [33, 102, 172]  # the ends of the evidence's colours
 
@@ -78,11 +78,11 @@ def evidence_classes(maps: PatchMaps) -> tuple[str, ...]:
 
 def patch_colours(maps: PatchMaps) -> np.ndarray:
     """(patch, 3) of 0 to 255: by the percentile of attention; by evidence where all are attended to alike."""
-    if attends(maps):
+    if attends(maps.attention):
         rgba = matplotlib.colormaps[ATTENTION](percentiles(maps.attention) / 100)
     else:
         values = maps.evidence_for()
-        rgba = matplotlib.colormaps[EVIDENCE](values / evidence_limit(values) / 2 + 0.5)
+        rgba = matplotlib.colormaps[EVIDENCE](values / colour_limit(values) / 2 + 0.5)
     return np.rint(rgba[:, :3] * 255).astype(int)
 
 

@@ -9,8 +9,8 @@ from ..errors import ConfigError, StudyError
 from ..files import replacing
 from .geometry import Squares, squares_of
 from .patch_maps import PatchMaps
-from .pictures import percentiles
 from .qupath import evidence_classes
+from .values import percentiles
 
 
 def maps_table(maps: PatchMaps, squares: Squares) -> pd.DataFrame:

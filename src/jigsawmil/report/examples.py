@@ -9,6 +9,7 @@ from safetensors import SafetensorError, safe_open
 
 from ..drawing import image
 from ..maps.pictures import small_map
+from ..maps.values import attends
 from ..statistics.metrics import Floats
 from ..study.pooled import Pooled
 from ..study.run_folder import Run
@@ -90,11 +91,11 @@ def _card(run: Run, cohort: str, variant: str, example: Example, classes: Sequen
     else:
         slide, coords, attention = found
         below = f"{len(attention):,} patches" + (f" of {slide}" if slide != example.case else "")
-        if np.ptp(attention) <= 1e-6 * np.abs(attention).max():
-            shown = tag("div", "mean pooling: every patch counts the same", class_="blank")
-        else:
+        if attends(attention):
             drawn = image(small_map(slide, coords, attention), "png")
             shown = picture(drawn, f"Attention over slide {slide}, {len(attention)} patches")
+        else:
+            shown = tag("div", "mean pooling: every patch counts the same", class_="blank")
     patient = f"patient {example.patient}" if example.patient != example.case else ""
     called = f"called {classes[example.called]}, p = {example.probability:.2f}"
     lines = [f"is {classes[example.truth]}", called, *filter(None, (patient, below))]

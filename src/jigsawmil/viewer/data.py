@@ -10,14 +10,15 @@ import numpy as np
 import pandas as pd
 import torch
 from numpy.typing import NDArray
-from scipy.stats import rankdata
 
 from ..bags.bag import Bag
 from ..bags.formats import find_bags
 from ..bags.names import slide_name
+from ..bags.spacing import spacing
 from ..errors import FeatureError, StudyError
-from ..maps.geometry import check_slide, spacing, squares_of
+from ..maps.geometry import check_slide, squares_of
 from ..maps.patch_maps import PatchMaps
+from ..maps.values import percentiles
 from ..slides.slide import Slide
 from ..study.cases import run_maps
 from ..study.run_folder import Run
@@ -125,18 +126,18 @@ def place(bag: Bag, slide: Slide | None, features: Path | None = None) -> Placem
 
 
 def columns(maps: PatchMaps, placement: Placement) -> dict[str, NDArray[np.float32]]:
-    """What a pane draws and says, a value a patch. Ranks are in [0, 1]; evidence is ranked by its size."""
+    """What a pane draws and says, a value a patch. Ranks are percentiles / 100; evidence is ranked by its size."""
     evidence = maps.evidence_for()
     shift = shifts(maps) * placement.scale
     values = {
         "x": placement.coords[:, 0],
         "y": placement.coords[:, 1],
         "attention": maps.attention,
-        "attention_rank": ranks(maps.attention),
+        "attention_rank": percentiles(maps.attention) / 100,
         "evidence": evidence,
-        "evidence_rank": ranks(np.abs(evidence)),
+        "evidence_rank": percentiles(np.abs(evidence)) / 100,
         "shift": shift,
-        "shift_rank": ranks(shift),
+        "shift_rank": percentiles(shift) / 100,
     }
     return {name: np.ascontiguousarray(value, dtype=np.float32) for name, value in values.items()}
 
@@ -146,16 +147,3 @@ def shifts(maps: PatchMaps) -> Floats:
     if maps.jigsaw is None:
         return np.zeros(len(maps))
     return np.hypot(*(maps.jigsaw - maps.coords).T)
-
-
-def ranks(values: Floats) -> Floats:
-    """0 for the least, 1 for the most; equal values have equal ranks."""
-    if len(values) < 2:
-        return np.ones(len(values))
-    return (rankdata(values) - 1) / (len(values) - 1)
-
-
-def limit(values: Floats) -> float:
-    """Where a colour map ends: a hundredth of the patches may lie beyond."""
-    size = np.abs(values)
-    return float(np.percentile(size, 99)) or float(size.max()) or 1.0

@@ -11,8 +11,9 @@ from numpy.typing import NDArray
 from PIL import Image
 
 from ..maps.patch_maps import PatchMaps
+from ..maps.values import percentiles
 from ..slides.slide import Slide
-from .data import Floats, Placement, ranks, shifts
+from .data import Floats, Placement, shifts
 from .slides import jpeg
 
 AROUND = 4  # patches on each side, in a picture of the map
@@ -40,7 +41,7 @@ def gallery(maps: PatchMaps, placement: Placement, slide: Slide | None, by: str)
     elif by in ("most for", "most against"):
         words = [f"{value:+.2g}" for value in maps.evidence_for()]
     else:
-        words = [f"{100 * value:.1f} %" for value in ranks(maps.attention)]
+        words = [f"{value:.1f} %" for value in percentiles(maps.attention)]
     cards = []
     for patch in ranking(maps, by):
         picture = patch_picture(maps, placement, slide, int(patch), 96)
@@ -62,7 +63,7 @@ def patch_card(patch: int, shown: Sequence[tuple[str, PatchMaps]], placement: Pl
     notes = "".join(f"<p>{escape(text)}</p>" for text in words)
     rows = {
         "attention": [f"{maps.attention[patch]:.2e}" for _, maps in shown],
-        "percentile": [f"{100 * ranks(maps.attention)[patch]:.1f}" for _, maps in shown],
+        "percentile": [f"{percentiles(maps.attention)[patch]:.1f}" for _, maps in shown],
         "evidence": [f"{maps.evidence_for()[patch]:+.3g}" for _, maps in shown],
         "jigsaw": ["–" if maps.jigsaw is None else f"{_away(maps, placement)[patch]:,.0f} off" for _, maps in shown],
     }
@@ -106,6 +107,6 @@ def map_around(attention: Floats, placement: Placement, patch: int) -> NDArray[n
     places = np.round((placement.coords - placement.coords[patch]) / placement.cell).astype(int) + AROUND
     near = ((places >= 0) & (places <= 2 * AROUND)).all(axis=1)
     picture = np.full((2 * AROUND + 1, 2 * AROUND + 1, 3), 244, dtype=np.uint8)
-    tones = matplotlib.colormaps["viridis"](ranks(attention)[near], bytes=True)[:, :3]
+    tones = matplotlib.colormaps["viridis"](percentiles(attention)[near] / 100, bytes=True)[:, :3]
     picture[places[near, 1], places[near, 0]] = tones
     return picture

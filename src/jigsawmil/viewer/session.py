@@ -13,8 +13,9 @@ from bokeh.model import Model
 
 from ..errors import FeatureError, JigsawmilError, SlideError
 from ..maps.patch_maps import PatchMaps
+from ..maps.values import colour_limit
 from ..slides.slide import Slide
-from .data import Key, Library, Placement, columns, limit, place, shifts
+from .data import Key, Library, Placement, columns, place, shifts
 from .page import EDGES, make_page
 from .pictures import gallery, patch_card
 from .slides import levels
@@ -143,8 +144,8 @@ class Session:
             "edge": shown.placement.edge,
             "cell": shown.placement.cell,
             "jigsaw": maps.jigsaw is not None,
-            "evidence_limit": limit(maps.evidence_for()),
-            "shift_limit": limit(shifts(maps) * shown.placement.scale),
+            "evidence_limit": colour_limit(maps.evidence_for()),
+            "shift_limit": colour_limit(shifts(maps) * shown.placement.scale),
             "slide": None if slide is None else {**pyramid(slide), "tiles": f"{self.tiles}/{row}"},
         }
 

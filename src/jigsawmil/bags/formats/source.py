@@ -15,6 +15,7 @@ import numpy as np
 from ...errors import ConfigError, FeatureError
 from ..bag import Bag, Unit, as_features
 from ..provenance import Encoding
+from ..spacing import spacing
 from ..tile_spec import DEFAULT_TILES, TileSpec
 
 if TYPE_CHECKING:
@@ -213,23 +214,13 @@ def _judge_unit(source: Source) -> Unit:
         coords = source.coords.read().reshape(-1, 2).numpy()
         if not np.array_equal(coords, np.round(coords)):
             found = "the coordinates are fractional and no unit is stated"
-        elif (step := _typical_step(coords)) < SMALLEST_PATCH:
+        elif (step := spacing(coords, alone=math.inf)) < SMALLEST_PATCH:
             found = f"the coordinates lie {step:g} apart, like cells of a grid rather than level-0 pixels"
         else:
             return "px"
     raise FeatureError(
         f"{source.path.name}: {found}. State unit='px' if they are level-0 pixels, unit='um' if they are microns."
     )
-
-
-def _typical_step(coords: np.ndarray) -> float:
-    """Median distance to the nearest other place; infinite for a single place."""
-    from scipy.spatial import cKDTree
-
-    places = np.unique(coords, axis=0)
-    if len(places) < 2:
-        return math.inf
-    return float(np.median(cKDTree(places).query(places, k=2)[0][:, 1]))
 
 
 def _check_finite(array: "Tensor", name: str, what: str) -> None:

@@ -1,0 +1,31 @@
+"""Whether maps can be trusted, in words."""
+
+import pytest
+
+from jigsawmil.maps.faithfulness import Gain, Verdict
+from jigsawmil.report.trust import trust_sentence
+
+
+def gain(low: float) -> Gain:
+    return Gain(area=0.4, random=0.6, gain=0.2, low=low, high=0.4)
+
+
+@pytest.mark.parametrize(
+    ("deletion", "insertion", "words"),
+    [
+        (0.1, 0.1, "The evidence map can be trusted to show what this model uses: without"),
+        (-0.1, 0.1, "Do not trust the evidence map of this model: it is not shown that removing the patches it marks"),
+        (0.1, 0.0, "Do not trust the evidence map of this model: it is not shown that the patches it marks alone"),
+    ],
+)
+def test_the_sentence_follows_the_rule(deletion: float, insertion: float, words: str) -> None:
+    verdict = Verdict(ranking="evidence", slides=12, deletion=gain(deletion), insertion=gain(insertion))
+    sentence = trust_sentence([verdict])
+    assert sentence.startswith(words)
+    assert "12 slides" in sentence
+    assert "[+0.10, +0.40]" in sentence or verdict.deletion.low < 0
+
+
+def test_one_slide_says_nothing() -> None:
+    verdict = Verdict(ranking="evidence", slides=1, deletion=gain(0.1), insertion=gain(0.1))
+    assert "one slide only" in trust_sentence([verdict])
