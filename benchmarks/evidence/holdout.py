@@ -25,8 +25,9 @@ from jigsawmil.cohort.splits import Fold
 from jigsawmil.errors import StudyError
 from jigsawmil.statistics.metrics import auc
 from jigsawmil.study.executors import Event, run_local
-from jigsawmil.study.job import CohortSpec, Job, fingerprint
-from jigsawmil.study.study import refuse_other_settings
+from jigsawmil.study.job import Job, fingerprint
+from jigsawmil.study.plan import refuse_other_settings
+from jigsawmil.study.study import CohortSpec
 from jigsawmil.synthetic.phantom import phantom_slides, write_phantom
 from jigsawmil.synthetic.phantom_options import CLASSES, PhantomSpec
 from jigsawmil.train.origin import origin

@@ -33,8 +33,9 @@ from jigsawmil.maps.patch_maps import PatchMaps, explain
 from jigsawmil.maps.qupath import write_geojson
 from jigsawmil.nn.model import build_model
 from jigsawmil.study.cases import case_maps, cases
-from jigsawmil.study.run_folder import open_run
-from jigsawmil.study.study import Study, cohort_spec, run_study
+from jigsawmil.study.run import open_run
+from jigsawmil.study.runner import run_study
+from jigsawmil.study.study import Study, cohort_spec
 from jigsawmil.synthetic.phantom import Phantom, make_phantom, write_phantom
 from jigsawmil.synthetic.phantom_slide import PhantomSlide
 from jigsawmil.train.checkpoint import ModelCard

@@ -21,7 +21,8 @@ from rich.console import Console
 
 from jigsawmil.cli.progress import StudyProgress
 from jigsawmil.nn.model import METHODS
-from jigsawmil.study.study import Study, cohort_spec, run_study
+from jigsawmil.study.runner import run_study
+from jigsawmil.study.study import Study, cohort_spec
 from jigsawmil.synthetic.phantom import phantom_slides, write_phantom
 from jigsawmil.synthetic.phantom_options import phantom_spec
 from jigsawmil.train.settings import Settings

@@ -25,7 +25,8 @@ import torch
 from jigsawmil.cluster.studies import run_on_ray
 from jigsawmil.study.executors import Event, run_local
 from jigsawmil.study.job import Job
-from jigsawmil.study.study import Study, cohort_spec, plan
+from jigsawmil.study.plan import plan
+from jigsawmil.study.study import Study, cohort_spec
 from jigsawmil.synthetic.phantom import make_phantom, write_phantom
 from jigsawmil.train.settings import Settings
 

@@ -27,7 +27,8 @@ from typing import Any
 import numpy as np
 
 from jigsawmil.bags.formats import write_bag
-from jigsawmil.study.study import Study, cohort_spec, run_study
+from jigsawmil.study.runner import run_study
+from jigsawmil.study.study import Study, cohort_spec
 from jigsawmil.train.settings import Settings
 
 from .. import RESULTS, provenance, write
@@ -45,7 +46,7 @@ from pathlib import Path
 from jigsawmil.viewer.data import Library
 from jigsawmil.viewer.server import make_server
 from jigsawmil.viewer.session import Session
-from jigsawmil.study.run_folder import open_run
+from jigsawmil.study.run import open_run
 from jigsawmil.train.settings import Settings
 server = make_server(Library(open_run(Path(sys.argv[1]))), Session, port=0)
 print(server.port, flush=True)

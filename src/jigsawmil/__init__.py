@@ -12,7 +12,9 @@ if TYPE_CHECKING:
     from .graph import GraphConfig, SpatialGraph, knn_graph, radius_graph
     from .nn.batch import Batch
     from .nn.model import METHODS, Model, Output, build_model
-    from .study.study import Study, read_study, run_study
+    from .report.finish import run_study
+    from .study.study import Study
+    from .study.study_file import read_study
     from .synthetic.phantom import make_phantom, write_phantom
     from .train.checkpoint import load_model, save_model
     from .train.estimator import SlideClassifier

@@ -12,7 +12,8 @@ from rich.console import Console
 from jigsawmil.cli.progress import COLUMNS, FitProgress, StudyProgress, figure_table, figures
 from jigsawmil.cohort.splits import Fold
 from jigsawmil.study.executors import Event
-from jigsawmil.study.job import CohortSpec, Job
+from jigsawmil.study.job import Job
+from jigsawmil.study.study import CohortSpec
 from jigsawmil.train.progress import Epoch
 from jigsawmil.train.settings import Settings
 

@@ -10,7 +10,8 @@ from pathlib import Path
 import pytest
 
 from jigsawmil.cluster.memory import bag_sizes, edges, job_memory
-from jigsawmil.study.study import Study, cohort_spec, plan
+from jigsawmil.study.plan import plan
+from jigsawmil.study.study import Study, cohort_spec
 from jigsawmil.synthetic.phantom import make_phantom, write_phantom
 from jigsawmil.train.settings import Settings
 
@@ -19,7 +20,8 @@ import json, sys
 from pathlib import Path
 from jigsawmil.study.job import run_job
 from jigsawmil.cluster.memory import bag_sizes, job_memory
-from jigsawmil.study.study import Study, cohort_spec, plan
+from jigsawmil.study.plan import plan
+from jigsawmil.study.study import Study, cohort_spec
 from jigsawmil.train.settings import Settings
 cohort, out, memory_gb, settings = Path(sys.argv[1]), Path(sys.argv[2]), float(sys.argv[3]), json.loads(sys.argv[4])
 source = cohort_spec({"labels": cohort / "labels.csv", "features": cohort / "features"})

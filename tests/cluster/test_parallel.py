@@ -17,7 +17,7 @@ from jigsawmil.cluster import parallel
 from jigsawmil.cluster.parallel import fit_together
 from jigsawmil.cohort.splits import Fold
 from jigsawmil.errors import ConfigError, StudyError
-from jigsawmil.study.job import CohortSpec
+from jigsawmil.study.study import CohortSpec
 from jigsawmil.train.feed import Feed
 from jigsawmil.train.fold import fit_split
 from jigsawmil.train.settings import Settings

@@ -11,7 +11,8 @@ from jigsawmil.cluster import storage
 from jigsawmil.cluster.storage import LAST, Mirror, is_url
 from jigsawmil.errors import StudyError
 from jigsawmil.study.executors import Event, run_local
-from jigsawmil.study.study import Study, plan
+from jigsawmil.study.plan import plan
+from jigsawmil.study.study import Study
 
 
 @pytest.fixture(autouse=True)

@@ -14,7 +14,8 @@ from jigsawmil.cluster.studies import everywhere, run_on_ray
 from jigsawmil.errors import StudyError
 from jigsawmil.study.executors import Event, run_local
 from jigsawmil.study.job import Job
-from jigsawmil.study.study import Study, plan
+from jigsawmil.study.plan import plan
+from jigsawmil.study.study import Study
 
 ray = pytest.importorskip("ray", reason="Ray is not installed: pip install 'jigsawmil[ray]'")
 

@@ -10,10 +10,11 @@ from rich.console import Console
 
 from jigsawmil.cli.terminal import rendered
 from jigsawmil.errors import StudyError
-from jigsawmil.report.control import blind_variants, control_lines, control_table, shuffle_control
+from jigsawmil.report.control import blind_variants, control_lines, control_table
 from jigsawmil.statistics.metrics import patient_level
 from jigsawmil.statistics.paired import delong_test
 from jigsawmil.study.compare import summarise
+from jigsawmil.study.control import shuffle_control
 
 GRADES = ["low", "middle", "high"]
 Make = Callable[..., pd.DataFrame]

@@ -13,9 +13,10 @@ import pytest
 
 from jigsawmil.errors import StudyError
 from jigsawmil.report import examples, sections
-from jigsawmil.report.control import control_lines, shuffle_control
+from jigsawmil.report.control import control_lines
 from jigsawmil.report.examples import surest
 from jigsawmil.report.page import write_report
+from jigsawmil.study.control import shuffle_control
 from jigsawmil.study.pooled import pool
 
 CLASSES = ("mixed", "segregated")

@@ -10,6 +10,7 @@ from safetensors.numpy import save_file
 from jigsawmil.report import pictures
 from jigsawmil.report.pictures import four_maps, write_pictures
 from jigsawmil.study.compare import summarise
+from jigsawmil.study.run_folder import JobFolder
 
 CLASSES = ("mixed", "segregated")
 METHODS = {"abmil": 0.3, "graph-mil": 1.5}
@@ -87,7 +88,7 @@ def rows(slides: list[str], labels: list[str]) -> pd.DataFrame:
 def test_two_slides_of_each_class(tmp_path: Path) -> None:
     slides = ["007", "008", "009", "010", "011", "012"]
     write_job(tmp_path / "job", rows(slides, ["NA", "b", "NA", "NA", "b", "b"]), dict.fromkeys(slides, 5))
-    maps = four_maps(tmp_path / "job")
+    maps = four_maps(JobFolder(tmp_path / "job"))
     # ids keep their zeros, and a class may be called NA
     assert [title for title, *_ in maps] == [
         "007: NA, p = 0.25",
@@ -103,7 +104,7 @@ def test_slides_of_patients(tmp_path: Path) -> None:
     """A row is a patient and the attention lies on slides by other names: they are shown as they are."""
     slides = [f"P1-{i}" for i in range(6)]
     write_job(tmp_path / "job", rows(["P1", "P2"], ["a", "b"]), dict.fromkeys(slides, 5))
-    assert [title for title, *_ in four_maps(tmp_path / "job")] == slides[:4]
+    assert [title for title, *_ in four_maps(JobFolder(tmp_path / "job"))] == slides[:4]
 
 
 def test_beyond_two_classes_no_probability_is_told(graded, tmp_path: Path) -> None:
@@ -111,5 +112,5 @@ def test_beyond_two_classes_no_probability_is_told(graded, tmp_path: Path) -> No
     part = graded[(graded["variant"] == "abmil") & (graded["fold"] == 0)]
     columns = ["slide_id", "patient_id", "label", "probability_low", "probability_middle", "probability_high"]
     write_job(tmp_path / "job", part[columns], dict.fromkeys(part["slide_id"], 5))
-    titles = [title.split(": ")[1] for title, *_ in four_maps(tmp_path / "job")]
+    titles = [title.split(": ")[1] for title, *_ in four_maps(JobFolder(tmp_path / "job"))]
     assert titles == ["high", "high", "low", "low"]

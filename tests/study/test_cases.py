@@ -7,8 +7,9 @@ import pytest
 
 from jigsawmil.errors import ConfigError, StudyError
 from jigsawmil.study.cases import case_bags, case_maps, case_model, cases, run_maps
-from jigsawmil.study.run_folder import Run, open_run
-from jigsawmil.study.study import Study, cohort_spec, run_study
+from jigsawmil.study.run import Run, open_run
+from jigsawmil.study.runner import run_study
+from jigsawmil.study.study import Study, cohort_spec
 from jigsawmil.synthetic.phantom import make_phantom, write_phantom
 from jigsawmil.train.settings import Settings
 

@@ -16,7 +16,9 @@ import torch
 
 from jigsawmil.study import executors
 from jigsawmil.study.executors import Event, open_gpus, run_local, take_gpu
-from jigsawmil.study.study import Study, plan, run_study
+from jigsawmil.study.plan import plan
+from jigsawmil.study.runner import run_study
+from jigsawmil.study.study import Study
 
 StudyOf = Callable[..., Study]
 
@@ -108,12 +110,13 @@ DRIVER = """
 import sys, time
 from pathlib import Path
 from jigsawmil.study import executors
-from jigsawmil.study.study import Study, cohort_spec, plan
+from jigsawmil.study.plan import plan
+from jigsawmil.study.study import Study, cohort_spec
 from jigsawmil.train.progress import Epoch
 from jigsawmil.train.settings import Settings
 
 
-def endless(job, on_epoch):
+def endless(job, on_epoch, worker):
     while True:
         on_epoch(Epoch(1, 0.0, 0.0, 0.0, 0.0, 0.0, 0.0))
         time.sleep(0.05)

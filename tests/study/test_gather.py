@@ -14,19 +14,21 @@ from safetensors.numpy import load_file
 from jigsawmil.cohort.cohort import Cohort
 from jigsawmil.errors import ConfigError, LabelError, StudyError
 from jigsawmil.study import executors
-from jigsawmil.study.gather import Result
-from jigsawmil.study.study import Study, plan, run_study
+from jigsawmil.study.plan import plan
+from jigsawmil.study.run import Run
+from jigsawmil.study.runner import run_study
+from jigsawmil.study.study import Study
 
 StudyOf = Callable[..., Study]
 Relabel = Callable[[Path, Callable[[pd.DataFrame], pd.DataFrame]], None]
-Ran = Callable[..., tuple[Result, list[str]]]
+Ran = Callable[..., tuple[Run, list[str]]]
 TEXT = {"slide_id": str, "patient_id": str, "label": str}
 
 
 # --- tables
 
 
-def test_every_slide_has_one_prediction_a_method_and_seed(finished: tuple[Path, Result], phantom: Path) -> None:
+def test_every_slide_has_one_prediction_a_method_and_seed(finished: tuple[Path, Run], phantom: Path) -> None:
     out, result = finished
     labels = pd.read_csv(phantom / "labels.csv", dtype=str).set_index("slide_id")
     table = pd.read_csv(out / "predictions.csv", dtype=TEXT)
@@ -41,14 +43,14 @@ def test_every_slide_has_one_prediction_a_method_and_seed(finished: tuple[Path, 
     pd.testing.assert_frame_equal(table, result.predictions, check_dtype=False)
 
 
-def test_the_tables_hold_the_very_numbers_of_the_jobs(finished: tuple[Path, Result]) -> None:
+def test_the_tables_hold_the_very_numbers_of_the_jobs(finished: tuple[Path, Run]) -> None:
     out, _ = finished
     gathered = (out / "predictions.csv").read_text().splitlines()[1:]
     jobs = [line for p in out.glob("jobs/**/predictions.csv") for line in p.read_text().splitlines()[1:]]
     assert sorted(line.split(",", 3)[3].removesuffix(",c") for line in gathered) == sorted(jobs)
 
 
-def test_summary_and_comparisons_cover_every_method(finished: tuple[Path, Result]) -> None:
+def test_summary_and_comparisons_cover_every_method(finished: tuple[Path, Run]) -> None:
     out, result = finished
     summary = pd.read_csv(out / "summary.csv")
     assert list(summary)[:7] == ["variant", "folds", "auc_mean", "auc_std", "auc_oof", "auc_low", "auc_high"]
@@ -133,10 +135,10 @@ def test_only_methods_that_are_whole_are_judged(
     """Two methods that lack different folds have the same number of jobs, and not the same slides."""
     run_job = executors.run_job
 
-    def failing(job: Any, on_epoch: Any = None) -> None:
+    def failing(job: Any, on_epoch: Any, worker: Any) -> None:
         if (job.variant, job.fold) in {("abmil", 0), ("graph-mil", 1)}:
             raise RuntimeError("out of luck")
-        run_job(job, on_epoch)
+        run_job(job, on_epoch, worker)
 
     monkeypatch.setattr(executors, "run_job", failing)
     study = study_of(phantom, ("abmil", "graph-mil", "graph-abmil"))

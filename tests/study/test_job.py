@@ -19,8 +19,8 @@ from jigsawmil.cohort.splits import Fold
 from jigsawmil.errors import SplitError, StudyError
 from jigsawmil.files import new_folder
 from jigsawmil.study import job as run
-from jigsawmil.study.job import Job, fingerprint, forget, predict_table, run_job
-from jigsawmil.study.study import plan
+from jigsawmil.study.job import Job, fingerprint, predict_table, run_job
+from jigsawmil.study.plan import plan
 from jigsawmil.train import fit as fit_module
 from jigsawmil.train import fold
 from jigsawmil.train.checkpoint import load_model
@@ -35,7 +35,6 @@ JobOf = Callable[..., Job]
 @pytest.fixture
 def job_of(tmp_path: Path, phantom: Path, study_of: Any) -> JobOf:
     """The first job of a study of one method."""
-    forget()
 
     def make(method: str = "graph-abmil+jigsaw", folder: Path = phantom, **options: Any) -> Job:
         return plan(study_of(folder, (method,), **options), tmp_path / "run")[0][0]
@@ -186,7 +185,7 @@ def test_a_folder_that_lost_a_file_does_not_become_a_job(job_of: JobOf, monkeypa
         save(folder, *args)
 
     monkeypatch.setattr(run, "save_model", cleared)
-    with pytest.raises(StudyError, match=r"predictions\.csv vanished after being written.*Run again"):
+    with pytest.raises(StudyError, match=r"predictions\.csv missing after writing.*Run again"):
         run_job(job)
     assert not job.folder.exists()
     assert not [name for name in left(job) if name.endswith(".partial")]
@@ -300,7 +299,8 @@ from pathlib import Path
 import torch
 torch.set_num_threads(1)
 from jigsawmil.study.job import run_job
-from jigsawmil.study.study import Study, cohort_spec, plan
+from jigsawmil.study.plan import plan
+from jigsawmil.study.study import Study, cohort_spec
 from jigsawmil.train import fit
 from jigsawmil.train.settings import Settings
 

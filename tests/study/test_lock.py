@@ -7,26 +7,26 @@ from pathlib import Path
 import pytest
 
 from jigsawmil.errors import StudyError
-from jigsawmil.study.lock import alone_in
+from jigsawmil.study.run_folder import RunFolder
 
 HOLD = """
 import sys
 from pathlib import Path
-from jigsawmil.study.lock import alone_in
-with alone_in(Path(sys.argv[1])):
+from jigsawmil.study.run_folder import RunFolder
+with RunFolder(Path(sys.argv[1])).alone():
     print("held", flush=True)
     sys.stdin.read()
 """
 
 
 def test_a_folder_is_for_one_at_a_time(tmp_path: Path) -> None:
-    with alone_in(tmp_path):
+    with RunFolder(tmp_path).alone():
         with pytest.raises(StudyError, match=r"another run is writing there. Wait until it has ended, or give another"):
-            alone_in(tmp_path).__enter__()
+            RunFolder(tmp_path).alone().__enter__()
         (tmp_path / "other").mkdir()
-        with alone_in(tmp_path / "other"):
+        with RunFolder(tmp_path / "other").alone():
             pass
-    with alone_in(tmp_path):  # and free again
+    with RunFolder(tmp_path).alone():  # and free again
         pass
 
 
@@ -36,8 +36,8 @@ def test_the_lock_of_a_process_ends_with_it(tmp_path: Path) -> None:
     ) as holder:
         assert holder.stdout is not None
         assert holder.stdout.readline().strip() == b"held"
-        with pytest.raises(StudyError, match="another run"), alone_in(tmp_path):
+        with pytest.raises(StudyError, match="another run"), RunFolder(tmp_path).alone():
             pass
         holder.kill()
-    with alone_in(tmp_path):
+    with RunFolder(tmp_path).alone():
         pass

@@ -8,7 +8,8 @@ import numpy as np
 import pytest
 
 from jigsawmil.cohort.recipes import RECIPES
-from jigsawmil.study.study import on_standins, read_study
+from jigsawmil.study.study import on_standins
+from jigsawmil.study.study_file import read_study
 
 STUDIES = Path(__file__).parents[2] / "studies"
 FILES = sorted(STUDIES.glob("*.toml"))

@@ -1,8 +1,10 @@
 """A run folder read back."""
 
+import ast
 import json
+import re
 import shutil
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import numpy as np
@@ -10,19 +12,19 @@ import pandas as pd
 import pytest
 
 from jigsawmil.errors import ConfigError, FeatureError, StudyError
-from jigsawmil.study.run_folder import is_run, open_run
-from jigsawmil.study.study import Result, Study, run_study
+from jigsawmil.study import run_folder
+from jigsawmil.study.run import Run, is_run, open_run
+from jigsawmil.study.runner import run_study
+from jigsawmil.study.study import Study
 
 
 @pytest.fixture(scope="module")
-def done(
-    phantom: Path, study_of: Callable[..., Study], tmp_path_factory: pytest.TempPathFactory
-) -> tuple[Path, Result]:
+def done(phantom: Path, study_of: Callable[..., Study], tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, Run]:
     out = tmp_path_factory.mktemp("runs") / "run"
     return out, run_study(study_of(phantom, shuffle_control=True), out)
 
 
-def test_tables_come_back_as_they_were(done: tuple[Path, Result]) -> None:
+def test_tables_come_back_as_they_were(done: tuple[Path, Run]) -> None:
     out, result = done
     run = open_run(out)
     columns = list(result.predictions.columns)
@@ -37,7 +39,7 @@ def test_tables_come_back_as_they_were(done: tuple[Path, Result]) -> None:
     assert len(run.jobs) == 4  # the control's are not among them
 
 
-def test_a_run_of_an_older_version_opens(done: tuple[Path, Result], tmp_path: Path) -> None:
+def test_a_run_of_an_older_version_opens(done: tuple[Path, Run], tmp_path: Path) -> None:
     """Its column of variants was called method, and a single cohort was not named."""
     old = shutil.copytree(done[0], tmp_path / "run")
     for file in ("predictions", "summary", "comparisons"):
@@ -51,7 +53,7 @@ def test_a_run_of_an_older_version_opens(done: tuple[Path, Result], tmp_path: Pa
     assert then.variants == now.variants
 
 
-def test_a_slide_is_explained_by_the_model_that_never_saw_it(done: tuple[Path, Result]) -> None:
+def test_a_slide_is_explained_by_the_model_that_never_saw_it(done: tuple[Path, Run]) -> None:
     run = open_run(done[0])
     folds = json.loads((done[0] / "folds.json").read_text())
     assert folds
@@ -89,7 +91,7 @@ def test_features_are_read_from_where_the_study_read_them(
     assert np.array_equal(run.bag_of(slide, folder=moved).features, bag.features)
 
 
-def test_what_is_not_there_is_named(done: tuple[Path, Result], tmp_path: Path) -> None:
+def test_what_is_not_there_is_named(done: tuple[Path, Run], tmp_path: Path) -> None:
     run = open_run(done[0])
     with pytest.raises(StudyError, match=r"nowhere: no slide of .*slides\.csv"):
         run.job_of("nowhere")
@@ -102,7 +104,7 @@ def test_what_is_not_there_is_named(done: tuple[Path, Result], tmp_path: Path) -
     assert not is_run(tmp_path)
 
 
-def test_a_damaged_run_is_said_to_be_one(done: tuple[Path, Result], tmp_path: Path) -> None:
+def test_a_damaged_run_is_said_to_be_one(done: tuple[Path, Run], tmp_path: Path) -> None:
     copy = Path(shutil.copytree(done[0], tmp_path / "copy"))
     (copy / "study.json").write_text('{"format": 1, "classes": ')
     with pytest.raises(StudyError, match="damaged"):
@@ -112,17 +114,53 @@ def test_a_damaged_run_is_said_to_be_one(done: tuple[Path, Result], tmp_path: Pa
         open_run(copy)
 
 
-def test_a_damaged_table_is_said_to_be_one(done: tuple[Path, Result], tmp_path: Path) -> None:
+def test_a_damaged_table_is_said_to_be_one(done: tuple[Path, Run], tmp_path: Path) -> None:
     copy = Path(shutil.copytree(done[0], tmp_path / "copy"))
     (copy / "summary.csv").write_text("method,auc_mean\nabmil,zero\n")
     with pytest.raises(StudyError, match="a table of the run is damaged"):
         open_run(copy)
 
 
-def test_a_slide_without_a_finished_job_has_no_model(done: tuple[Path, Result], tmp_path: Path) -> None:
+def test_a_slide_without_a_finished_job_has_no_model(done: tuple[Path, Run], tmp_path: Path) -> None:
     copy = Path(shutil.copytree(done[0], tmp_path / "copy"))
     run = open_run(copy)
     slide = run.slides["slide_id"].iloc[0]
     shutil.rmtree(run.job_of(slide).folder)
     with pytest.raises(StudyError, match="Run the study to its end"):
         open_run(copy).job_of(slide)
+
+
+def strings_of(file: Path) -> Iterator[str]:
+    """All strings of a module but its docstrings and what is said to people, which has spaces."""
+    tree = ast.parse(file.read_text())
+    said = {node.value for node in ast.walk(tree) if isinstance(node, ast.Expr)}
+    for node in ast.walk(tree):
+        if isinstance(node, ast.Constant) and isinstance(node.value, str) and node not in said:
+            yield from [node.value] * (" " not in node.value)
+
+
+OWN = re.compile(
+    r"(^|/)(job|study)\.json|(^|/)(trace|summary|comparisons|slides|left_out|control)\.csv|attention\.safetensors|seed\*"
+    r"|-fold|folds-|(^|/)(jobs|plots|standins|control)(/|$)|table\.md|report\.html|\.shared-with-workers|^\.lock$"
+)
+OTHERS = {  # words that mean something else there: a column, a key, a table, the lock of a slide
+    "cli/progress.py": {"jobs"},
+    "report/provenance.py": {"jobs"},
+    "slides/extract.py": {".lock"},
+    "study/gather.py": {"control"},
+    "study/records.py": {"jobs"},
+    "study/run.py": {"control"},
+}
+
+
+def test_the_files_of_a_run_are_named_in_one_place() -> None:
+    root = Path(run_folder.__file__).parents[1]
+    own = list(strings_of(root / "study" / "run_folder.py"))
+    assert all(any(OWN.search(text) for text in own if name in text) for name in ("job.json", "jobs", "seed*", "-fold"))
+    spelt = {}
+    for file in sorted(root.rglob("*.py")):
+        inside = file.relative_to(root).as_posix()
+        names = {text for text in strings_of(file) if OWN.search(text)} - OTHERS.get(inside, set())
+        if names and inside != "study/run_folder.py":
+            spelt[inside] = names
+    assert spelt == {}

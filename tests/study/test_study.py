@@ -16,12 +16,14 @@ import torch
 from jigsawmil.cohort.cohort import Cohort
 from jigsawmil.errors import ConfigError, StudyError
 from jigsawmil.study.executors import Event
-from jigsawmil.study.gather import Result
-from jigsawmil.study.study import Study, plan, run_study
+from jigsawmil.study.plan import plan
+from jigsawmil.study.run import Run
+from jigsawmil.study.runner import run_study
+from jigsawmil.study.study import Study
 
 StudyOf = Callable[..., Study]
 Relabel = Callable[[Path, Callable[[pd.DataFrame], pd.DataFrame]], None]
-Ran = Callable[..., tuple[Result, list[str]]]
+Ran = Callable[..., tuple[Run, list[str]]]
 
 
 def job_files(out: Path) -> dict[str, int]:
@@ -34,7 +36,7 @@ def contents(out: Path, pattern: str) -> dict[str, bytes]:
 
 
 @pytest.fixture
-def done(finished: tuple[Path, Result], tmp_path: Path) -> Path:
+def done(finished: tuple[Path, Run], tmp_path: Path) -> Path:
     """A copy of it that a test may change."""
     return Path(shutil.copytree(finished[0], tmp_path / "run"))
 

@@ -9,7 +9,9 @@ import pytest
 
 from jigsawmil.errors import ConfigError
 from jigsawmil.study.published import Published
-from jigsawmil.study.study import on_standins, read_study, run_study
+from jigsawmil.study.runner import run_study
+from jigsawmil.study.study import on_standins
+from jigsawmil.study.study_file import read_study
 from jigsawmil.synthetic.standins import write_standin
 from jigsawmil.train.settings import Settings
 

@@ -11,8 +11,10 @@ import pytest
 
 from jigsawmil.cohort.splits import Fold
 from jigsawmil.errors import JigsawmilError, SplitError, StudyError
-from jigsawmil.study.lock import alone_in
-from jigsawmil.study.study import Study, plan, run_study
+from jigsawmil.study.plan import plan
+from jigsawmil.study.run_folder import RunFolder
+from jigsawmil.study.runner import run_study
+from jigsawmil.study.study import Study
 from jigsawmil.train import fold as run
 
 StudyOf = Callable[..., Study]
@@ -136,7 +138,7 @@ def test_predictions_do_not_depend_on_the_labels_of_the_test_fold(
 def test_folds_are_written_by_the_run_that_holds_the_folder(phantom: Path, tmp_path: Path, study_of: StudyOf) -> None:
     """Else another run that begins at the same moment has folds that are not those written down."""
     study = study_of(phantom, ("abmil",))
-    with alone_in(tmp_path), pytest.raises(StudyError, match="another run is writing there"):
+    with RunFolder(tmp_path).alone(), pytest.raises(StudyError, match="another run is writing there"):
         run_study(study, tmp_path)
     assert not list(tmp_path.glob("folds*"))
     with pytest.raises(SplitError):

@@ -16,8 +16,9 @@ from PIL import Image
 
 from jigsawmil.bags.bag import Bag
 from jigsawmil.bags.formats import write_bag
-from jigsawmil.study.run_folder import Run, open_run
-from jigsawmil.study.study import Study, cohort_spec, run_study
+from jigsawmil.study.run import Run, open_run
+from jigsawmil.study.runner import run_study
+from jigsawmil.study.study import Study, cohort_spec
 from jigsawmil.synthetic.phantom import make_phantom
 from jigsawmil.train.settings import Settings
 from jigsawmil.viewer.data import Library

@@ -11,7 +11,7 @@ import torch
 
 from jigsawmil.bags.formats import write_bag
 from jigsawmil.errors import FeatureError, StudyError
-from jigsawmil.study.run_folder import Run
+from jigsawmil.study.run import Run
 from jigsawmil.viewer import data
 from jigsawmil.viewer.data import Key, Library, columns, place, shifts
 
@@ -49,7 +49,9 @@ def test_several_classes_and_pooled_patients(run: Run) -> None:
         | {"probability_a": 0.2, "probability_b": 0.5, "probability_c": 0.3}
         for patient in patients
     ]
-    three = dataclasses.replace(run, classes={"cohort": ("a", "b", "c")}, predictions=pd.DataFrame(rows))
+    cohort = dataclasses.replace(run.record.cohorts["cohort"], classes=("a", "b", "c"))
+    record = dataclasses.replace(run.record, cohorts={"cohort": cohort})
+    three = dataclasses.replace(run, record=record, predictions=pd.DataFrame(rows))
     table = Library(three).table("cohort", GRAPH, 0)
     assert set(table["predicted"]) == {"b"}
     assert set(table["p"]) == {0.5}

@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from jigsawmil.errors import ConfigError
-from jigsawmil.study.run_folder import Run
+from jigsawmil.study.run import Run
 from jigsawmil.viewer.data import Library
 from jigsawmil.viewer.server import hosts, make_server
 

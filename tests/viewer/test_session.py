@@ -12,7 +12,7 @@ import pytest
 from bokeh.document import Document
 
 from jigsawmil.errors import FeatureError
-from jigsawmil.study.run_folder import Run
+from jigsawmil.study.run import Run
 from jigsawmil.viewer import session as module
 from jigsawmil.viewer.data import Library, place
 from jigsawmil.viewer.pictures import CARDS, gallery, map_around, patch_card, ranking

@@ -23,7 +23,7 @@ from ..maps.tables import write_h5ad, write_maps_csv
 from ..report.trust import trust_sentence
 from ..slides.slide import SLIDES, open_slide
 from ..study.cases import Case, case_bags, case_maps, case_model, cases, run_maps
-from ..study.run_folder import Run, is_run, open_run
+from ..study.run import Run, is_run, open_run
 from ..train.checkpoint import CARD, load_model
 from ..train.config import TrainConfig
 from ..train.devices import pick_device
@@ -179,12 +179,13 @@ def ask_faithfulness(
             tried = (_curves(opened, known[i], seed, features, device) for i in sorted(chosen))
             curves = list(tracked(tried, len(chosen), f"{each}: {len(chosen)} slides", screen, quiet))
             values = {"sentence": trust_sentence(judge(curves)), **faithfulness(curves)}
-            where = run / "faithfulness" / name
-            with writing_to(where):
-                write_json(where / f"{each}.json", {"cohort": name, "variant": each, "seed": seed, **values})
-            write_csv(pd.DataFrame(_rows(curves)), where / f"{each}.csv")
+            files = opened.files
+            with writing_to(files.faithfulness(name)):
+                figures = {"cohort": name, "variant": each, "seed": seed, **values}
+                write_json(files.faithfulness(name, f"{each}.json"), figures)
+            write_csv(pd.DataFrame(_rows(curves)), files.faithfulness(name, f"{each}.csv"))
             screen.print(f"{each}: {values['sentence']}", soft_wrap=True, highlight=False)
-    screen.print(f"Figures in {run / 'faithfulness'}.", soft_wrap=True, highlight=False)
+    screen.print(f"Figures in {opened.files.faithfulness()}.", soft_wrap=True, highlight=False)
 
 
 def _curves(run: Run, case: Case, seed: int, features: Path | None, device: str) -> Curves:

@@ -10,8 +10,7 @@ import typer
 from ..config import choose, settings_of
 from ..errors import ConfigError
 from ..study.executors import open_gpus
-from ..study.job import CohortSpec
-from ..study.study import cohort_spec
+from ..study.study import CohortSpec, cohort_spec
 from ..train.devices import pick_device, read_device
 from ..train.settings import Settings
 from .arguments import Address, ExecutorName, TableOptions

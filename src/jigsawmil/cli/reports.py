@@ -5,6 +5,7 @@ from typing import Annotated
 
 import typer
 
+from ..study.run_folder import RunFolder
 from .app import app
 from .screen import console
 
@@ -20,5 +21,5 @@ def report(
     """
     from ..report.page import write_report
 
-    written = write_report(run, out or run / "report.html")
+    written = write_report(run, out or RunFolder(run).report)
     console().print(f"The report is {written}", soft_wrap=True, highlight=False)

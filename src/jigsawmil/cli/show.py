@@ -15,15 +15,15 @@ from ..cluster.ray import ray_cluster
 from ..cluster.storage import Mirror, is_url
 from ..cluster.studies import run_on_ray
 from ..cohort.cohort import Cohort
-from ..files import replacing, write_csv, writing_to
-from ..report.control import blind_variants, control_lines, control_table, shuffle_control
-from ..report.paper_tables import PHANTOM, PaperForm, paper_markdown, paper_table
-from ..report.pictures import write_pictures
-from ..report.tables import comparison_table, summary_table
+from ..report.control import blind_variants, control_lines, control_table
+from ..report.finish import finish_run, paper_form
+from ..report.paper_tables import PHANTOM, paper_table
+from ..report.tables import cohorts, comparison_table, summary_table
 from ..slides.slide import find_slides
-from ..study.gather import Result, by_reason
-from ..study.published import Published
-from ..study.study import Study, run_study
+from ..study.gather import by_reason
+from ..study.run import Run
+from ..study.runner import run_study
+from ..study.study import Study
 from .options import WhereOptions
 from .progress import StudyProgress
 from .screen import console
@@ -32,9 +32,9 @@ from .terminal import rendered, stacked
 COPIES = Path(".jigsawmil")  # local copies of runs that are kept at a URL
 
 
-def show_study(study: Study, target: str | Path, where: WhereOptions, quiet: bool, file: Path | None = None) -> None:
+def show_study(study: Study, target: str | Path, where: WhereOptions, quiet: bool) -> None:
     """Run a study, print its tables, draw its pictures; exit 1 where a job failed, or not all could be sent to the URL.
-    target: a folder, or a URL that is worked on in a local copy. file: the study's own."""
+    target: a folder, or a URL that is worked on in a local copy."""
     mirror = Mirror.of(str(target), COPIES) if is_url(str(target)) else None
     out, screen = run_folder(target), console()
     if study.phantom:
@@ -55,7 +55,7 @@ def show_study(study: Study, target: str | Path, where: WhereOptions, quiet: boo
             screen.print(f"{words}.", highlight=False)
         progress = stack.enter_context(StudyProgress(screen, quiet))
         listen = mirror.sending(progress) if mirror else progress
-        result = run_study(
+        run = run_study(
             study,
             out,
             processes=where.processes(devices),
@@ -63,27 +63,26 @@ def show_study(study: Study, target: str | Path, where: WhereOptions, quiet: boo
             on_plan=progress.plan,
             executor=partial(run_on_ray, cpus=where.cpus, on_cluster=progress.cluster) if ray else None,
         )
-    for table in (summary_table(result.summary), comparison_table(result.comparisons)):
+    for table in (summary_table(run.summary), comparison_table(run.comparisons)):
         screen.print(rendered(table, screen.width), "")
-    if study.shuffle_control:
-        show_control(study, result, out, screen)
-    if study.published is not None:
-        show_paper(study, study.published, result, out, file, screen)
-    for cohort, notes in result.notes.items():
+    show_control(study, run, screen)
+    if form := paper_form(run):
+        screen.print(*stacked(paper_table(run.summary, form), screen.width), "", sep="\n")
+    for cohort, notes in run.notes.items():
         for note in () if quiet else notes:
             screen.print(f"Note on {escape(cohort)}: {escape(note)}", highlight=False, soft_wrap=True)
-    if len(result.left_out):
-        were = "slide or file was" if len(result.left_out) == 1 else "slides or files were"
-        screen.print(f"{len(result.left_out)} {were} left out: {out / 'left_out.csv'}", soft_wrap=True)
-    pictures = write_pictures(out, result.predictions, result.summary, result.classes)
-    screen.print(f"Tables in {out}, {len(pictures)} pictures in {out / 'plots'}.", soft_wrap=True)
-    if result.failed:
-        show_failures(result, Console(stderr=True))
+    if len(run.left_out):
+        were = "slide or file was" if len(run.left_out) == 1 else "slides or files were"
+        screen.print(f"{len(run.left_out)} {were} left out: {run.files.table('left_out')}", soft_wrap=True)
+    pictures = finish_run(run)
+    screen.print(f"Tables in {out}, {len(pictures)} pictures in {run.files.plots}.", soft_wrap=True)
+    if run.failed:
+        show_failures(run, Console(stderr=True))
     if mirror:
         mirror.send_missing()
         mirror.send_tables()
         screen.print(f"All of it is at {mirror.url}.", soft_wrap=True)
-    if result.failed:
+    if run.failed:
         raise typer.Exit(1)
 
 
@@ -92,36 +91,20 @@ def run_folder(target: str | Path) -> Path:
     return Mirror.of(str(target), COPIES).folder if is_url(str(target)) else Path(target)
 
 
-def show_failures(result: Result, screen: Console) -> None:
-    for why, stopped in by_reason(result.failed).items():
+def show_failures(run: Run, screen: Console) -> None:
+    for why, stopped in by_reason(run.failed).items():
         screen.print(f"[bold red]Failed:[/] {escape(', '.join(stopped))}\n{escape(why)}", soft_wrap=True)
     screen.print("Run the same command again: it does what is missing.", soft_wrap=True)
 
 
-def show_control(study: Study, result: Result, out: Path, screen: Console) -> None:
-    """Does place matter? For each cohort a table and what it means."""
-    tables = []
+def show_control(study: Study, run: Run, screen: Console) -> None:
+    """Does place matter? For each cohort a table and what it means; nothing if the control was not run."""
     blind = blind_variants({name: settings.method for name, settings in study.variants.items()})
-    for name, classes in result.classes.items():
-        true, moved = (t[t["cohort"] == name] for t in (result.predictions, result.control))
-        control = shuffle_control(true, moved, classes)
-        tables.append(control.assign(cohort=name))
+    for _, control in cohorts(run.control_tests) if len(run.control_tests) else ():
         screen.print(rendered(control_table(control), screen.width))
         for line in control_lines(control, blind):
             screen.print(line, highlight=False)
         screen.print()
-    write_csv(pd.concat(tables, ignore_index=True), out / "control" / "control.csv")
-
-
-def show_paper(
-    study: Study, published: Published, result: Result, out: Path, file: Path | None, screen: Console
-) -> None:
-    """The table in the paper's form, also as table.md in the run folder."""
-    where = str(file) if file else "the study file"
-    form = PaperForm(list(study.variants), list(study.cohorts), published, study.phantom, where)
-    screen.print(*stacked(paper_table(result.summary, form), screen.width), "", sep="\n")
-    with writing_to(out), replacing(out / "table.md") as temporary:
-        temporary.write_text(paper_markdown(result.summary, form), encoding="utf-8")
 
 
 def show_cohort(cohort: Cohort, screen: Console) -> None:

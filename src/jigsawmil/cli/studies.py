@@ -10,7 +10,9 @@ from ..errors import ConfigError
 from ..files import writing_to
 from ..nn.options import METHODS, check_method
 from ..report.page import write_report
-from ..study.study import Study, cohort_spec, on_standins, read_study
+from ..study.run_folder import RunFolder
+from ..study.study import Study, cohort_spec, on_standins
+from ..study.study_file import read_study
 from ..synthetic.phantom import phantom_slides, write_phantom
 from ..synthetic.phantom_options import phantom_spec
 from ..synthetic.standins import write_standin
@@ -45,7 +47,7 @@ def demo(out: Out = Path("demo"), jobs: Jobs = 2, quiet: Quiet = False) -> None:
         attention=True,
     )
     show_study(study, out / "run", WhereOptions(jobs), quiet)
-    screen.print(f"The report: {write_report(out / 'run', out / 'run' / 'report.html')}", soft_wrap=True)
+    screen.print(f"The report: {write_report(out / 'run', RunFolder(out / 'run').report)}", soft_wrap=True)
 
 
 @app.command()
@@ -113,10 +115,10 @@ def study_file(
     study = read_study(file)
     out = out or str(Path("runs") / (file.stem + "-phantom" * phantom))
     if phantom:
-        study = draw_standins(study, run_folder(out) / "standins", quiet)
+        study = draw_standins(study, RunFolder(run_folder(out)).standins, quiet)
     else:
         check_data(study, file)
-    show_study(study, out, where, quiet, file)
+    show_study(study, out, where, quiet)
 
 
 def draw_standins(study: Study, folder: Path, quiet: bool) -> Study:

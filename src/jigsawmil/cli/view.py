@@ -6,7 +6,7 @@ from typing import Annotated
 
 import typer
 
-from ..study.run_folder import open_run
+from ..study.run import open_run
 from .app import app
 from .screen import console
 

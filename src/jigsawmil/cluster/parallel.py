@@ -25,7 +25,7 @@ from ..cohort.splits import Fold
 from ..errors import ConfigError, StudyError
 from ..nn.model import Model
 from ..study.executors import deaf_to_interrupts, end_with_parent
-from ..study.job import CohortSpec
+from ..study.study import CohortSpec
 from ..train.devices import pick_device
 from ..train.feed import Feed
 from ..train.fold import fit_split

@@ -15,10 +15,10 @@ from typing import Any, TypeVar
 from ..errors import StudyError
 from ..files import new_folder, replacing, sweep
 from ..study.executors import Event, Listener
+from ..study.run_folder import JobFolder, RunFolder
 
 T = TypeVar("T")
-LAST = "job.json"  # its presence says that the folder is whole
-STANDINS = "standins"  # phantoms, which are drawn anew wherever they are needed
+LAST = JobFolder.RECORD  # its presence says that the folder is whole
 OBJECT_STORES = {"s3", "s3a", "gs", "gcs", "az", "abfs", "abfss", "adl", "oss", "cos", "obs"}  # as fsspec calls them
 PAUSES = (1.0, 4.0)  # seconds before the storage is asked again
 
@@ -82,7 +82,7 @@ class Mirror:
                 brought += 1
         for path in sizes:
             target = self.folder / path
-            if "/" not in path and path.startswith("folds") and not target.exists():
+            if RunFolder.is_folds(path) and not target.exists():
                 self.folder.mkdir(parents=True, exist_ok=True)
                 with replacing(target) as temporary:
                     self._get(path, temporary, sizes[path])
@@ -96,7 +96,8 @@ class Mirror:
 
     def send_missing(self) -> int:
         """Finished jobs of the local copy that the storage lacks; the number sent. After `fetch`, which looks."""
-        jobs = [file.parent for file in sorted(self.folder.rglob(LAST)) if not self._hidden(file)]
+        run = RunFolder(self.folder)
+        jobs = [job.path for job in (*run.finished_jobs(), *run.control.finished_jobs())]
         missing = [job for job in jobs if self._inside(job) not in self._there]
         for job in missing:
             self.send(job)
@@ -105,8 +106,7 @@ class Mirror:
     def send_tables(self) -> None:
         """Everything of the run that is not a job's: tables, plots, folds. Phantoms stay."""
         for file in sorted(self.folder.rglob("*")):
-            inside = file.relative_to(self.folder).parts
-            if file.is_file() and "jobs" not in inside and inside[0] != STANDINS and not self._hidden(file):
+            if file.is_file() and RunFolder.is_shared(file.relative_to(self.folder)):
                 self._put(file)
 
     def sending(self, listen: Listener) -> Listener:
@@ -152,10 +152,6 @@ class Mirror:
 
     def _inside(self, path: Path) -> str:
         return path.relative_to(self.folder).as_posix()
-
-    def _hidden(self, file: Path) -> bool:
-        """What is still being written, locks, tokens."""
-        return any(part.startswith(".") for part in file.relative_to(self.folder).parts)
 
     def _ask(self, work: Callable[[], T]) -> T:
         """What the storage answers; one that fails is asked again, a few times."""

@@ -23,13 +23,13 @@ from ..cohort.cohort import Cohort
 from ..errors import StudyError
 from ..files import new_folder
 from ..study.executors import Event, Listener, attempt
-from ..study.job import Job, forget
+from ..study.job import Job, Worker
+from ..study.run_folder import RunFolder
 from ..train.progress import Epoch
 from .memory import bag_sizes, job_memory
 from .ray import Needs, Watch, check_release, get_ray, gist, release
 
 RETRIES = 5  # of a job whose worker or node died
-TOKEN = ".shared-with-workers"
 POLL = 0.25  # seconds between two looks at the jobs
 SEEN = 120.0  # seconds in which what a worker wrote is seen here: NFS may know of nothing new for a minute
 TELL = 0.5  # seconds between two epochs that a job tells of
@@ -102,7 +102,7 @@ def run_on_ray(
             ray.cancel(ref, force=True)
         raise
     finally:
-        (out / TOKEN).unlink(missing_ok=True)
+        RunFolder(out).token.unlink(missing_ok=True)
 
 
 def needs_of(jobs: Sequence[Job], cohorts: Mapping[str, Cohort], cpus: int, gpu: bool) -> list[Needs]:
@@ -142,16 +142,15 @@ def _drop(index: int, waiting: deque[int], running: dict[Any, int]) -> None:
     del running[ref]
 
 
-_run = ""  # the study that this worker last worked for
+_workers: dict[str, Worker] = {}  # in a worker's process: by the token of the study that it last worked for
 
 
 def _work(job: Job, index: int, threads: int, out: str, token: str, board: Any, driver: str) -> Outcome:
     """The task, on a worker. driver: its release."""
-    global _run
     check_release(driver)
-    if token != _run:
-        forget()  # files may have changed since
-        _run = token
+    if token not in _workers:
+        _workers.clear()  # files may have changed since
+        _workers[token] = Worker()
     torch.set_num_threads(threads)
 
     told = -math.inf
@@ -164,13 +163,13 @@ def _work(job: Job, index: int, threads: int, out: str, token: str, board: Any, 
             board.put.remote(index, epoch and asdict(epoch))
 
     tell(None)
-    seen = Path(out) / TOKEN
+    seen = RunFolder(Path(out)).token
     if seen.is_file() and seen.read_text() == token and os.access(out, os.W_OK):
-        error = None if job.done else attempt(job, tell)
+        error = None if job.done else attempt(job, tell, _workers[token])
         return Outcome(None if job.done else error, None)  # done by an attempt that was thought dead: as good
     with TemporaryDirectory() as scratch:
         own = replace(job, folder=Path(scratch) / job.folder.name)
-        error = attempt(own, tell)
+        error = attempt(own, tell, _workers[token])
         files = {} if error else {file.name: file.read_bytes() for file in own.folder.iterdir()}
         return Outcome(error, files)
 
@@ -234,5 +233,5 @@ def _window(resources: Mapping[str, float], cpus: int) -> int:
 
 def _leave_token(out: Path) -> str:
     token = f"{uuid.uuid4()} {time.time()}"
-    (out / TOKEN).write_text(token)
+    RunFolder(out).token.write_text(token)
     return token

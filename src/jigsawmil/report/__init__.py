@@ -12,10 +12,11 @@ from typing import TYPE_CHECKING
 from ..lazy import attach
 
 if TYPE_CHECKING:
+    from .finish import finish_run
     from .page import write_report
 else:
     __getattr__ = attach(__name__, __file__)
 
 __all__ = [
-    "write_report",
+    "finish_run", "write_report",
 ]  # fmt: skip

@@ -1,7 +1,7 @@
 """A method in words, and a run as the study file that makes it again."""
 
 import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
@@ -11,7 +11,7 @@ from ..nn.convs import CONVS
 from ..nn.jigsaws import JIGSAWS
 from ..nn.options import METHODS
 from ..nn.poolings import POOLINGS
-from ..study.run_folder import Run
+from ..study.run import Run
 from ..train.settings import Settings
 
 
@@ -64,13 +64,13 @@ def study_toml(run: Run) -> str:
     one = settings[run.jobs[0].variant].flat()
     folds = {cohort: _given_folds(run, cohort) for cohort in run.cohorts}
     lines = [f"folds = {max(job.fold for job in run.jobs) + 1}", f"seeds = {list(run.seeds)}"]
-    lines += ["by_site = true"] * bool(run.about.get("by_site"))
+    lines += ["by_site = true"] * run.record.by_site
     lines += ["shuffle_control = true"] * (not run.control.empty)
-    lines += ["attention = true"] * any((job.folder / "attention.safetensors").is_file() for job in run.jobs)
+    lines += ["attention = true"] * any(job.files.attention.is_file() for job in run.jobs)
     for cohort in run.cohorts:
-        source = run.about["cohorts"][cohort]
+        source = run.record.cohorts[cohort]
         lines += ["", f"[cohorts.{_text(cohort)}]"]
-        given = {"labels": source["labels"], "features": source["features"], **dict(source["options"])}
+        given = {"labels": source.labels, "features": source.features, **source.options}
         if folds[cohort] is not None:
             given["splits"] = str(folds[cohort])
         lines += [f"{key} = {_text(value)}" for key, value in given.items()]
@@ -91,8 +91,7 @@ def different(variants: Mapping[str, Settings]) -> tuple[list[str], list[str]]:
 
 def _given_folds(run: Run, cohort: str) -> Path | None:
     """The file of folds that no seed made: they were given, and have to be given again."""
-    files: Sequence[Path] = [run.folder / "folds.json", *sorted(run.folder.glob(f"folds-{cohort}-seed*.json"))]
-    for file in filter(Path.is_file, files):
+    for file in run.files.fold_files(cohort):
         try:
             if dict(json.loads(file.read_text())).get("seed") is None:
                 return file.resolve()

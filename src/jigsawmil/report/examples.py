@@ -12,11 +12,10 @@ from ..maps.pictures import small_map
 from ..maps.values import attends
 from ..statistics.metrics import Floats
 from ..study.pooled import Pooled
-from ..study.run_folder import Run
+from ..study.run import Run
 from .html import Html, join, picture, tag
 
 SHOWN = 4  # slides of each kind
-ATTENTION = "attention.safetensors"
 
 
 class Example(NamedTuple):
@@ -53,7 +52,7 @@ def example_cards(
 
 def has_attention(run: Run, cohort: str, variant: str) -> bool:
     jobs = (job for job in run.jobs if (job.cohort, job.variant) == (cohort, variant))
-    return any((job.folder / ATTENTION).is_file() for job in jobs)
+    return any(job.files.attention.is_file() for job in jobs)
 
 
 def attention_of(run: Run, cohort: str, variant: str, case: str) -> tuple[str, Floats, Floats] | None:
@@ -68,7 +67,7 @@ def attention_of(run: Run, cohort: str, variant: str, case: str) -> tuple[str, F
     for seed, fold in sorted(zip(mine["seed"], mine["fold"], strict=True)):
         for job in run.jobs:
             if (job.cohort, job.variant, job.seed, job.fold) == (cohort, variant, seed, fold):
-                return _kept(job.folder / ATTENTION, names)
+                return _kept(job.files.attention, names)
     return None
 
 

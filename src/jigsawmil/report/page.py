@@ -8,7 +8,8 @@ from re import sub
 from ..drawing import method_styles, own_style
 from ..errors import StudyError
 from ..files import replacing
-from ..study.run_folder import Run, open_run
+from ..study.run import Run, open_run
+from ..study.run_folder import RunFolder
 from .headline import overall
 from .html import Html, join, listed, tag
 from .provenance import (
@@ -35,7 +36,7 @@ def write_report(run: str | Path, out: str | Path) -> Path:
     """Read a run folder, write its report, and give back the file."""
     out = Path(out)
     if out.is_dir():
-        raise StudyError(f"{out}: found a folder, expected a file to write. Give {out / 'report.html'}.")
+        raise StudyError(f"{out}: found a folder, expected a file to write. Give {RunFolder(out).report}.")
     page = report_page(_opened(Path(run)))
     try:
         out.parent.mkdir(parents=True, exist_ok=True)
@@ -51,7 +52,7 @@ def _opened(path: Path) -> Run:
     again = "Run the study again: finished jobs are kept, and the tables are made anew."
     run = open_run(path)
     for name, columns in TABLES.items():
-        table, file = getattr(run, name), path / f"{name}.csv"
+        table, file = getattr(run, name), run.files.table(name)
         if not file.is_file():
             raise StudyError(f"{file}: not there; expected the tables of a run in its folder. {again}")
         if missing := [column for column in columns if len(table) and column not in table]:

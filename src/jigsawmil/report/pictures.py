@@ -7,6 +7,7 @@ import pandas as pd
 from safetensors.numpy import load_file
 
 from ..maps.pictures import Map, attention_maps
+from ..study.run_folder import JobFolder, RunFolder
 from .plots import forest_plot, roc_plot, trace_plot
 
 
@@ -14,7 +15,8 @@ def write_pictures(
     run: Path, predictions: pd.DataFrame, summary: pd.DataFrame, classes: Mapping[str, Sequence[str]]
 ) -> list[Path]:
     """ROC a cohort, forest, traces, and attention maps where attention was kept; the files in `run/plots`."""
-    folder = run / "plots"
+    files = RunFolder(run)
+    folder = files.plots
     folder.mkdir(exist_ok=True)
     written = []
     for cohort, names in classes.items():
@@ -27,22 +29,22 @@ def write_pictures(
     forest_plot(summary, written[-1])
     written.append(folder / "traces.png")
     trace_plot(run, written[-1])
-    for variant in sorted(run.glob("jobs/*/*")):
-        for job in sorted(variant.glob("seed*-fold0"))[:1]:
-            if (job / "attention.safetensors").exists():
-                name = variant.name if len(classes) == 1 else f"{variant.parent.name}-{variant.name}"
-                written.append(folder / f"attention-{name}.png")
-                attention_maps(four_maps(job), written[-1])
+    for job in files.first_jobs():
+        if job.attention.exists():
+            variant = job.path.parent
+            name = variant.name if len(classes) == 1 else f"{variant.parent.name}-{variant.name}"
+            written.append(folder / f"attention-{name}.png")
+            attention_maps(four_maps(job), written[-1])
     return written
 
 
-def four_maps(job: Path) -> list[Map]:
+def four_maps(job: JobFolder) -> list[Map]:
     """The first two test slides of each of the first two classes, with label and prediction in the title.
 
     Where rows are patients with slides by other names, the first four slides without.
     """
-    table = pd.read_csv(job / "predictions.csv", dtype={"slide_id": str, "label": str}, keep_default_na=False)
-    kept = load_file(job / "attention.safetensors")
+    table = pd.read_csv(job.predictions, dtype={"slide_id": str, "label": str}, keep_default_na=False)
+    kept = load_file(job.attention)
     maps: list[Map] = []
     for label in sorted(table["label"].unique())[:2]:
         for row in table[table["label"] == label].head(2).to_dict("records"):

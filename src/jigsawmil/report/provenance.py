@@ -1,12 +1,11 @@
 """How a run came about: settings, versions, machine, time, and how to make it again."""
 
-import json
 from collections import Counter
 from collections.abc import Mapping
-from pathlib import Path
 from typing import Any
 
-from ..study.run_folder import Run
+from ..study.gather import by_reason
+from ..study.run import Run
 from .describe import different, known_settings, method_words, study_toml, training_words
 from .html import Html, join, listed, paragraphs, table, tag
 from .tables import counted
@@ -56,7 +55,7 @@ def settings_section(run: Run) -> Html:
 
 def software_section(run: Run) -> Html:
     """Versions, commit and machine of every job; several where jobs ran on different ones."""
-    origins = [found for job in run.jobs if (found := _origin(job.folder))] or [run.about.get("origin", {})]
+    origins = [job.origin for job in run.jobs if job.origin] or [run.record.origin]
     rows = []
     for key in VERSIONS:
         counts = Counter(str(origin[key]) for origin in origins if origin.get(key) is not None)
@@ -79,7 +78,7 @@ def rerun_section(run: Run) -> Html:
 
 def phantom_section(run: Run) -> Html:
     """A warning where slides are artificial; empty where they are real."""
-    made = [name for name in run.cohorts if run.about["cohorts"][name].get("encoder") == PHANTOM]
+    made = [name for name in run.cohorts if run.record.cohorts[name].encoder == PHANTOM]
     if not made:
         return Html()
     words = f"{', '.join(made)}: drawn by a program (docs/phantoms.md). They are no evidence about any tissue."
@@ -88,11 +87,7 @@ def phantom_section(run: Run) -> Html:
 
 def missing_section(run: Run) -> Html:
     """What a reader would expect and does not find; empty where nothing is missing."""
-    failed: Mapping[str, str] = run.about.get("failed") or {}
-    reasons: dict[str, list[str]] = {}
-    for job, why in failed.items():
-        reasons.setdefault(str(why), []).append(job)
-    items = [f"Failed: {', '.join(jobs)}. {why}" for why, jobs in reasons.items()]
+    items = [f"Failed: {', '.join(jobs)}. {why}" for why, jobs in by_reason(run.failed).items()]
     for cohort in run.cohorts:
         summary = run.summary[run.summary["cohort"] == cohort] if len(run.summary) else run.summary
         judged = set(summary["variant"]) if len(summary) else set()
@@ -116,9 +111,9 @@ def _titled(name: str, settings: Mapping[str, Any]) -> str:
 
 
 def _jobs(run: Run) -> str:
-    control = len(list((run.folder / "control" / "jobs").glob("*/*/seed*-fold*/job.json")))
+    control = len(run.files.control.finished_jobs())
     words = counted(len(run.jobs), "job") + (f", and {control} of the control" if control else "")
-    expected = run.about.get("jobs")
+    expected = run.record.jobs
     return words if expected in (None, len(run.jobs) + control) else f"{words}, of {expected} that were asked for"
 
 
@@ -133,10 +128,6 @@ def duration(seconds: float) -> str:
     if seconds < 120:
         return f"{seconds:.0f} s"
     return f"{seconds / 60:.0f} min" if seconds < 7200 else f"{seconds / 3600:.1f} h"
-
-
-def _origin(folder: Path) -> dict[str, Any]:
-    return dict(json.loads((folder / "job.json").read_text()).get("origin") or {})
 
 
 def _shown(value: Any) -> str:

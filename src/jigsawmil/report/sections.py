@@ -11,10 +11,11 @@ import pandas as pd
 from ..drawing import Styles
 from ..errors import StudyError
 from ..statistics.bands import RESAMPLES, Kind
+from ..study.control import shuffle_control
 from ..study.pooled import Pooled, fold_areas, pool
-from ..study.run_folder import Run
+from ..study.run import Run
 from ..tasks import Task, get_task
-from .control import blind_variants, control_lines, control_table, shuffle_control
+from .control import blind_variants, control_lines, control_table
 from .examples import SHOWN, example_cards, has_attention
 from .headline import Answer, answer, behind
 from .html import Html, figures, join, listed, paragraphs, picture, table, tag
@@ -116,7 +117,7 @@ def cohort_sections(part: CohortPart) -> Iterator[Section]:
 
 
 def cohort_section(part: CohortPart) -> Html:
-    slides, about = part.rows(part.run.slides), part.run.about["cohorts"][part.name]
+    slides, cohort = part.rows(part.run.slides), part.run.record.cohorts[part.name]
     rows = [
         [name, f"{len(own):,}", f"{own['patient_id'].nunique():,}", _share(len(own), len(slides))]
         for name in part.classes
@@ -128,10 +129,10 @@ def cohort_section(part: CohortPart) -> Html:
         f"Task: {part.task.describe(part.classes)}.",
         f"Patches: {int(patches.sum()):,} in all; a slide has {int(patches.median()):,} (median), "
         f"{int(patches.min()):,} to {int(patches.max()):,}.",
-        f"Features: {about.get('dim')} dimensions, encoder {about.get('encoder') or 'not stated by the files'}, "
-        f"from {about.get('features')}; labels from {about.get('labels')}.",
+        f"Features: {cohort.dim} dimensions, encoder {cohort.encoder or 'not stated by the files'}, "
+        f"from {cohort.features}; labels from {cohort.labels}.",
         _sites(part, slides),
-        *(str(note) for note in about.get("notes") or ()),
+        *cohort.notes,
     ]
     head = ["class", "slides", "patients", "share of slides"]
     return join([table(head, rows), listed(facts), tag("h4", "Left out"), _left_out(part)], "\n")
@@ -258,7 +259,7 @@ def faithfulness_section(part: CohortPart) -> Html:
     """What `faithfulness/<cohort>/<variant>.json` says, with the curves of the best; empty where it was not asked."""
     items, pictures = [], []
     for method in part.summary["variant"]:
-        file = part.run.folder / "faithfulness" / part.name / f"{method}.json"
+        file = part.run.files.faithfulness(part.name, f"{method}.json")
         if not file.is_file():
             continue
         try:

@@ -4,8 +4,8 @@ Example:
 
     from jigsawmil.study import open_run, read_study, run_study
 
-    run_study(read_study("study.toml"), "run")
-    open_run("run").summary  # one row per cohort and variant
+    run_study(read_study("study.toml"), "run").summary  # one row per cohort and variant
+    open_run("run").predictions  # out of fold
 """
 
 from typing import TYPE_CHECKING
@@ -15,8 +15,10 @@ from ..lazy import attach
 if TYPE_CHECKING:
     from .cases import run_maps
     from .compare import compare_methods, summarise
-    from .run_folder import Run, open_run
-    from .study import Study, cohort_spec, read_study, run_study
+    from .run import Run, open_run
+    from .runner import run_study
+    from .study import Study, cohort_spec
+    from .study_file import read_study
 else:
     __getattr__ = attach(__name__, __file__)
 

@@ -9,7 +9,7 @@ from ..config import choose
 from ..maps.patch_maps import PatchMaps, explain_patient
 from ..nn.model import Model
 from ..train.checkpoint import ModelCard, load_model
-from .run_folder import Run, RunJob
+from .run import Run, RunJob
 
 
 class Case(NamedTuple):

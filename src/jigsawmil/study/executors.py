@@ -11,6 +11,7 @@ from concurrent.futures import Future, ProcessPoolExecutor, wait
 from concurrent.futures.process import BrokenProcessPool
 from contextlib import contextmanager
 from dataclasses import dataclass
+from functools import partial
 from multiprocessing import resource_tracker
 from typing import Any
 
@@ -18,7 +19,7 @@ import torch
 
 from ..errors import JigsawmilError
 from ..train.progress import Epoch
-from .job import Job, forget, run_job
+from .job import Job, Worker, run_job
 
 
 @dataclass(frozen=True)
@@ -44,12 +45,10 @@ def run_local(jobs: Sequence[Job], processes: int, listen: Listener) -> None:
     A worker killed from outside ends the others with it, and every job that is not done is told as failed.
     """
     if processes <= 1 or len(jobs) <= 1:
-        try:
-            for job in jobs:
-                listen(Event(job, begun=True))
-                listen(Event(job, error=attempt(job, lambda epoch, job=job: listen(Event(job, epoch)))))  # type: ignore[misc]
-        finally:
-            forget()
+        worker = Worker()
+        for job in jobs:
+            listen(Event(job, begun=True))
+            listen(Event(job, error=attempt(job, partial(_tell, listen, job), worker)))
         return
     processes = min(processes, len(jobs))
     context = multiprocessing.get_context("spawn")  # OpenMP does not survive a fork
@@ -75,10 +74,14 @@ def run_local(jobs: Sequence[Job], processes: int, listen: Listener) -> None:
         pool.shutdown(wait=True, cancel_futures=True)
 
 
-def attempt(job: Job, on_epoch: Callable[[Epoch], None]) -> str | None:
-    """None, or what went wrong: a message where the input is at fault, a traceback where we are."""
+def _tell(listen: Listener, job: Job, epoch: Epoch) -> None:
+    listen(Event(job, epoch))
+
+
+def attempt(job: Job, on_epoch: Callable[[Epoch], None], worker: Worker) -> str | None:
+    """None, or what went wrong: a message if the input is at fault, a traceback if we are."""
     try:
-        run_job(job, on_epoch)
+        run_job(job, on_epoch, worker)
     except JigsawmilError as error:
         return str(error)
     except Exception:
@@ -100,18 +103,19 @@ def deaf_to_interrupts() -> Iterator[None]:
         signal.pthread_sigmask(signal.SIG_SETMASK, before)
 
 
-_told: Any = None  # the worker's way to speak to its parent
+_told: Any = None  # in a process of the pool: its way to speak to its parent
+_worker: Worker  # in a process of the pool, which works for one study
 
 
 def _start_worker(threads: int, gpus: int, told: Any, started: Any) -> None:
-    global _told
+    global _told, _worker
     with started.get_lock():
         number, started.value = started.value, started.value + 1
     take_gpu(number, gpus)
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     end_with_parent()
     torch.set_num_threads(threads)
-    _told = told
+    _told, _worker = told, Worker()
 
 
 def open_gpus(devices: Iterable[str]) -> int:
@@ -140,7 +144,7 @@ def end_with_parent() -> None:
 
 def _work(index: int, job: Job) -> str | None:
     _told.put((index, None))
-    return attempt(job, lambda epoch: _told.put((index, epoch)))
+    return attempt(job, lambda epoch: _told.put((index, epoch)), _worker)
 
 
 def _pass_on(told: Any, jobs: Sequence[Job], listen: Listener) -> None:

@@ -1,33 +1,20 @@
 """The tables of a run folder, gathered from its jobs."""
 
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict, dataclass
 from pathlib import Path
-from typing import Any
 
 import pandas as pd
 
 from ..cohort.cohort import Cohort
 from ..errors import StudyError
-from ..files import write_csv, write_json
+from ..files import write_csv
 from ..train.origin import origin
 from .compare import compare_methods, summarise
+from .control import shuffle_control
 from .job import Job
-
-
-@dataclass(frozen=True)
-class Result:
-    """The tables of a run. control: predictions with places shuffled. classes, notes: of each cohort; the notes are
-    what its audit remarked. failed: job -> why."""
-
-    predictions: pd.DataFrame
-    summary: pd.DataFrame
-    comparisons: pd.DataFrame
-    control: pd.DataFrame
-    left_out: pd.DataFrame
-    classes: Mapping[str, tuple[str, ...]]
-    notes: Mapping[str, tuple[str, ...]]
-    failed: Mapping[str, str]
+from .records import CohortRecord, StudyRecord
+from .run_folder import RunFolder
+from .study import CohortSpec, Study
 
 
 def by_reason(failed: Mapping[str, str]) -> dict[str, list[str]]:
@@ -39,34 +26,47 @@ def by_reason(failed: Mapping[str, str]) -> dict[str, list[str]]:
 
 
 def gather(
-    out: Path,
-    jobs: Sequence[Job],
-    cohorts: Mapping[str, Cohort],
-    failed: Mapping[str, str],
-    about: Mapping[str, Any],
-) -> Result:
-    """Tables from the job folders, written into the run folder; the control's into `control`. about: for study.json."""
-    tables = _write_tables(out, [job for job in jobs if not job.shuffled], cohorts)
-    shuffled = [job for job in jobs if job.shuffled]
-    control = _write_tables(out / "control", shuffled, cohorts)[0] if shuffled else pd.DataFrame()
+    study: Study, out: Path, jobs: Sequence[Job], cohorts: Mapping[str, Cohort], failed: Mapping[str, str]
+) -> None:
+    """Write the tables of the run from its job folders, the control's beside its jobs, and study.json last."""
+    run = RunFolder(out)
+    plain, shuffled = ([job for job in jobs if job.shuffled == moved] for moved in (False, True))
+    predictions = _write_tables(run, plain, cohorts)
+    if shuffled:
+        moved = _write_tables(run.control, shuffled, cohorts)
+        _write_control(run, {False: (plain, predictions), True: (shuffled, moved)}, cohorts)
     rows = [
         {"cohort": name, "name": entry.name, "reason": entry.reason}
         for name, cohort in cohorts.items()
         for entry in cohort.left_out
     ]
-    left_out = pd.DataFrame(rows, columns=["cohort", "name", "reason"])
-    write_csv(left_out, out / "left_out.csv")
-    write_csv(_slides(cohorts), out / "slides.csv")
-    classes = {name: cohort.classes for name, cohort in cohorts.items()}
-    counts = {"jobs": len(jobs), "failed": dict(failed), "classes": classes, "origin": origin()}
-    sources = {job.cohort: asdict(job.source) for job in jobs}
-    kinds = {
-        name: {"task": cohort.task, "dim": cohort.dim, "encoder": cohort.encoder} for name, cohort in cohorts.items()
-    }
-    of_cohorts = {name: {**sources[name], **kinds[name], "notes": cohorts[name].notes} for name in cohorts}
-    write_json(out / "study.json", {"format": 1, **counts, "cohorts": of_cohorts, **about})
-    notes = {name: cohort.notes for name, cohort in cohorts.items()}
-    return Result(*tables, control, left_out, classes, notes, failed)
+    write_csv(pd.DataFrame(rows, columns=["cohort", "name", "reason"]), run.table("left_out"))
+    write_csv(_slides(cohorts), run.table("slides"))
+    record = StudyRecord(
+        cohorts={name: _cohort_record(study.cohorts[name], cohort) for name, cohort in cohorts.items()},
+        variants=tuple(study.variants),
+        jobs=len(jobs),
+        failed=failed,
+        by_site=study.by_site,
+        phantom=study.phantom,
+        published=study.published,
+        file=study.file,
+        origin=origin(),
+    )
+    record.write(run.study)
+
+
+def _cohort_record(source: CohortSpec, cohort: Cohort) -> CohortRecord:
+    return CohortRecord(
+        labels=source.labels,
+        features=source.features,
+        options=dict(source.options),
+        classes=cohort.classes,
+        task=cohort.task,
+        dim=cohort.dim,
+        encoder=cohort.encoder,
+        notes=cohort.notes,
+    )
 
 
 def _slides(cohorts: Mapping[str, Cohort]) -> pd.DataFrame:
@@ -87,36 +87,49 @@ def _slides(cohorts: Mapping[str, Cohort]) -> pd.DataFrame:
     return pd.DataFrame(rows)
 
 
-def _write_tables(
-    out: Path, jobs: Sequence[Job], cohorts: Mapping[str, Cohort]
-) -> tuple[pd.DataFrame, pd.DataFrame, pd.DataFrame]:
-    predictions, summaries, comparisons = [], [], []
+def _write_tables(run: RunFolder, jobs: Sequence[Job], cohorts: Mapping[str, Cohort]) -> pd.DataFrame:
+    """Predictions, and summary and comparisons of the variants that are whole; the predictions are returned."""
+    found: dict[str, list[pd.DataFrame]] = {"predictions": [], "summary": [], "comparisons": []}
     for name, cohort in cohorts.items():
         mine = [job for job in jobs if job.cohort == name and job.done]
         if not mine:
             continue
         table = pd.concat([_predictions(job) for job in mine], ignore_index=True)
-        predictions.append(table.assign(cohort=name))
+        found["predictions"].append(table.assign(cohort=name))
         complete = table[table["variant"].isin(whole(jobs, name))]
         if len(complete):
-            summaries.append(summarise(complete, cohort.classes, cohort.task).assign(cohort=name))
+            found["summary"].append(summarise(complete, cohort.classes, cohort.task).assign(cohort=name))
             pairs = compare_methods(complete, cohort.classes, cohort.task).assign(cohort=name)
-            if mine[0].settings.level == "patient":  # a row a patient already: none has several
+            if mine[0].settings.level == "patient":  # one row per patient already: none has several
                 pairs["level"] = "patient"
-            comparisons.append(pairs)
-    tables = [pd.concat(t, ignore_index=True) if t else pd.DataFrame() for t in (predictions, summaries, comparisons)]
-    for table, file in zip(tables, ("predictions.csv", "summary.csv", "comparisons.csv"), strict=True):
-        write_csv(table, out / file)
-    return tables[0], tables[1], tables[2]
+            found["comparisons"].append(pairs)
+    tables = {name: pd.concat(parts, ignore_index=True) if parts else pd.DataFrame() for name, parts in found.items()}
+    for name, table in tables.items():
+        write_csv(table, run.table(name))
+    return tables["predictions"]
+
+
+def _write_control(
+    run: RunFolder, by_place: Mapping[bool, tuple[Sequence[Job], pd.DataFrame]], cohorts: Mapping[str, Cohort]
+) -> None:
+    """What shuffled places change, of the variants that are whole with true and with shuffled places."""
+    tests = []
+    for name, cohort in cohorts.items():
+        both = set.intersection(*(whole(jobs, name) for jobs, _ in by_place.values()))
+        if both:
+            true, moved = (t[(t["cohort"] == name) & t["variant"].isin(both)] for _, t in by_place.values())
+            tests.append(shuffle_control(true, moved, cohort.classes, cohort.task).assign(cohort=name))
+    write_csv(pd.concat(tests, ignore_index=True) if tests else pd.DataFrame(), run.control.table("control"))
 
 
 def _predictions(job: Job) -> pd.DataFrame:
     try:  # all as text: ids may look like a number or like NA, and pandas may round numbers in their last digit
-        table = pd.read_csv(job.folder / "predictions.csv", dtype=str, keep_default_na=False)
+        table = pd.read_csv(job.files.predictions, dtype=str, keep_default_na=False)
         for column in table.columns[table.columns.str.startswith("probability")]:
             table[column] = table[column].map(float)
     except (OSError, ValueError) as error:
-        raise StudyError(f"{job.folder}: predictions.csv is damaged ({error}). Remove that folder.") from error
+        name = job.files.predictions.name
+        raise StudyError(f"{job.folder}: {name} is damaged ({error}). Remove that folder.") from error
     table.insert(0, "seed", job.seed)
     table.insert(0, "fold", job.fold)
     table.insert(0, "variant", job.variant)

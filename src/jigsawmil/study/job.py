@@ -3,9 +3,8 @@
 import hashlib
 import json
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from dataclasses import asdict, dataclass, field
-from functools import lru_cache
 from pathlib import Path
 from typing import Any
 
@@ -16,33 +15,22 @@ from safetensors.numpy import save_file
 from ..cohort.cohort import Cohort
 from ..cohort.splits import Fold
 from ..errors import LabelError, StudyError
-from ..files import new_folder, remove, sweep, write_json
+from ..files import new_folder, remove, sweep
 from ..graph import GraphConfig
 from ..nn.model import Model
 from ..tasks import get_task
-from ..train.checkpoint import CARD, WEIGHTS, save_model
+from ..train.checkpoint import save_model
 from ..train.feed import Feed
 from ..train.fold import fit_split, make_card
 from ..train.infer import run_model
 from ..train.origin import origin
 from ..train.progress import Epoch
 from ..train.settings import Settings
+from .records import JobRecord
+from .run_folder import JobFolder
+from .study import CohortSpec
 
 IDLE = ("device",)  # settings that do not change what a job means
-FILES = ("predictions.csv", "trace.csv", WEIGHTS, CARD, "job.json")  # of every job
-ATTENTION = "attention.safetensors"  # of a job that keeps it
-
-
-@dataclass(frozen=True)
-class CohortSpec:
-    """Where a cohort comes from; `options` are those of `Cohort.read`, as a sorted tuple so that it can be a key."""
-
-    labels: str
-    features: str
-    options: tuple[tuple[str, Any], ...] = ()
-
-    def read(self, memory_gb: float = 0.0) -> Cohort:
-        return Cohort.read(self.labels, self.features, memory_gb=memory_gb, **dict(self.options))
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -82,18 +70,48 @@ class Job:
         }
 
     @property
+    def files(self) -> JobFolder:
+        return JobFolder(self.folder)
+
+    @property
     def done(self) -> bool:
-        return (self.folder / "job.json").is_file()
+        return self.files.done
 
 
-def run_job(job: Job, on_epoch: Callable[[Epoch], None] | None = None) -> None:
-    """Fit, predict the test fold, write. Run again after a kill it goes on, to the bits it would have had.
+class Worker:
+    """Runs jobs one after the other. It keeps the last cohort and its prepared slides, so that consecutive jobs of a
+    cohort read slides and build graphs once; a new study needs a new worker, since files may have changed."""
+
+    def __init__(self) -> None:
+        self._cohort: tuple[CohortSpec, Cohort] | None = None
+        self._feed: tuple[tuple[object, ...], Feed] | None = None
+
+    def feed(self, job: Job) -> Feed:
+        key = (job.source, job.graph, job.settings.model.grid, job.settings.level, job.shuffled, job.memory_gb)
+        if self._feed is None or self._feed[0] != key:
+            self._feed = None  # its memory is free before the next one takes any
+            shuffle = 0 if job.shuffled else None
+            cohort, level = self._read(job.source), job.settings.level
+            feed = Feed(
+                cohort, job.graph, job.settings.model.grid, memory_gb=job.memory_gb, level=level, shuffle=shuffle
+            )
+            self._feed = (key, feed)
+        return self._feed[1]
+
+    def _read(self, source: CohortSpec) -> Cohort:
+        if self._cohort is None or self._cohort[0] != source:
+            self._cohort = (source, source.read())
+        return self._cohort[1]
+
+
+def run_job(job: Job, on_epoch: Callable[[Epoch], None] | None = None, worker: Worker | None = None) -> None:
+    """Fit, predict the test fold, write. Resumable: a resumed job is bit-identical to an uninterrupted one.
 
     Two attempts at once, one of them on a node that was thought dead, do not disturb each other: the first that ends
     leaves the folder, and both succeed.
     """
     started = time.time()
-    feed = _feed(job.source, job.graph, job.settings.model.grid, job.settings.level, job.shuffled, job.memory_gb)
+    feed = (worker or Worker()).feed(job)
     if fingerprint(feed.cohort) != job.fingerprint:
         raise StudyError(f"{job.source.labels}: the labels or features changed after the study was planned. Run again.")
     if job.folder.exists() and any(job.folder.iterdir()):
@@ -101,27 +119,38 @@ def run_job(job: Job, on_epoch: Callable[[Epoch], None] | None = None) -> None:
     job.folder.parent.mkdir(parents=True, exist_ok=True)
     sweep(job.folder)  # of a process that was killed
     key = hashlib.sha256(json.dumps(job.spec, sort_keys=True).encode()).hexdigest()[:12]
-    state = job.folder.with_name(f".{job.folder.name}.{key}.state")
-    model, progress = fit_split(feed, job.split, job.settings, job.seed, job.fold, on_epoch, state)
+    model, progress = fit_split(feed, job.split, job.settings, job.seed, job.fold, on_epoch, job.files.state(key))
     fitted = time.time()
     test = feed.bags_of(job.split.test)
     table, attention = predict_table(model, feed, test, job.settings)
     try:
         with new_folder(job.folder) as folder:
-            table.to_csv(folder / "predictions.csv", index=False)
+            files = JobFolder(folder)
+            table.to_csv(files.predictions, index=False)
             trace = pd.DataFrame([asdict(epoch) for epoch in progress.epochs])
-            trace.assign(kept=trace["epoch"] == progress.best).to_csv(folder / "trace.csv", index=False)
+            trace.assign(kept=trace["epoch"] == progress.best).to_csv(files.trace, index=False)
             save_model(folder, model, make_card(feed, model, job.settings, job.seed, progress))
             if job.attention:
-                save_file(attention, folder / ATTENTION)
-            times = {"fit": fitted - started, "predict": time.time() - fitted, "epochs": len(progress.epochs)}
-            values = {"name": job.name, "spec": job.spec, "best_epoch": progress.best, "seconds": times}
-            write_json(folder / "job.json", {**values, "variant": job.variant, "fold": job.fold, "origin": origin()})
-            _check_whole(folder, [*FILES, *[ATTENTION] * job.attention])
+                save_file(attention, files.attention)
+            record = JobRecord(
+                name=job.name,
+                spec=job.spec,
+                best_epoch=progress.best,
+                seconds={"fit": fitted - started, "predict": time.time() - fitted, "epochs": len(progress.epochs)},
+                variant=job.variant,
+                fold=job.fold,
+                origin=origin(),
+            )
+            record.write(files.record)
+            if missing := files.missing(job.attention):
+                raise StudyError(
+                    f"{folder}: {', '.join(missing)} missing after writing. Is another process deleting files here? "
+                    "Run again."
+                )
     except OSError:
         if not job.done:  # else another attempt was first, which is as good
             raise
-    for left in job.folder.parent.glob(f".{job.folder.name}.*.state"):  # this one, and any of settings given up
+    for left in job.folder.parent.glob(job.files.state("*").name):  # this one, and any of settings given up
         remove(left)
 
 
@@ -163,32 +192,3 @@ def fingerprint(cohort: Cohort) -> str:
     rows.sort()
     text = json.dumps([cohort.classes, cohort.task, cohort.dim, rows])
     return hashlib.sha256(text.encode()).hexdigest()[:16]
-
-
-@lru_cache(maxsize=1)
-def _cohort(source: CohortSpec) -> Cohort:
-    return source.read()
-
-
-@lru_cache(maxsize=1)
-def _feed(
-    source: CohortSpec, graph: GraphConfig | None, grid: int, level: str, shuffled: bool, memory_gb: float
-) -> Feed:
-    """Kept between the jobs of a process, so that slides are read and graphs built once."""
-    return Feed(_cohort(source), graph, grid, memory_gb=memory_gb, level=level, shuffle=0 if shuffled else None)
-
-
-def forget() -> None:
-    """Let go of what is kept between jobs: the files may change before this process runs its next study."""
-    _feed.cache_clear()
-    _cohort.cache_clear()
-
-
-def _check_whole(folder: Path, names: Sequence[str]) -> None:
-    """Refuse to call a folder a finished job that lacks a file of one."""
-    missing = [name for name in names if not (folder / name).is_file()]
-    if missing:
-        raise StudyError(
-            f"{folder}: {', '.join(missing)} vanished after being written; expected a folder that nothing else clears. "
-            "Run again."
-        )

@@ -1,213 +1,160 @@
-"""A run folder read back: what was run, what came out, and which model may speak about which slide."""
+"""A run folder: what its files are called.
 
-import json
-from collections.abc import Mapping
-from dataclasses import dataclass, field, replace
-from functools import cached_property
+Nothing else spells the name of a file of a run: `RunFolder` and `JobFolder` know them all.
+
+    study.json  predictions.csv  summary.csv  comparisons.csv  slides.csv  left_out.csv  folds*.json
+    jobs/COHORT/VARIANT/seedN-foldN/    job.json, predictions.csv, trace.csv, the model, attention.safetensors
+    control/    jobs/ and tables with the places of patches shuffled, and control.csv
+    plots/  faithfulness/COHORT/VARIANT.json  table.md  report.html  standins/
+"""
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
 
-import pandas as pd
+from ..errors import StudyError
+from ..files import held
+from ..train.checkpoint import CARD, WEIGHTS
 
-from ..bags.bag import Bag
-from ..bags.formats import find_bags, read_bag
-from ..bags.names import slide_name
-from ..config import choose
-from ..errors import FeatureError, StudyError
-
-TEXT = (
-    *("cohort", "slide_id", "patient_id", "label", "site", "features", "name", "reason", "positive", "level"),
-    *("variant", "variant_a", "variant_b"),
-)
-WHOLE = ("seed", "fold", "patches", "folds", "seeds", "slides", "patients", "undefined_folds")
-RENAMED = {"method": "variant", "method_a": "variant_a", "method_b": "variant_b"}  # columns of older versions
-READING = ("mpp", "patch_size", "unit")  # options of a cohort that are options of `read_bag`
+TABLES = ("predictions", "summary", "comparisons", "slides", "left_out")
 
 
-@dataclass(frozen=True, kw_only=True)
-class RunJob:
-    """A job that is done. settings: as in `Settings`, and seed, shuffled and the marks of cohort and folds.
-    seconds: fit, predict, epochs."""
+@dataclass(frozen=True)
+class JobFolder:
+    """The files of one job. The folder appears whole or not at all; `record` is written last."""
 
-    cohort: str
-    variant: str
-    seed: int
-    fold: int
-    folder: Path  # holds the model, predictions.csv, trace.csv
-    settings: Mapping[str, Any] = field(repr=False)
-    best_epoch: int | None
-    seconds: Mapping[str, float] = field(repr=False)
-
-
-@dataclass(frozen=True, eq=False, kw_only=True)
-class Run:
-    """about: study.json. Tables have a column `cohort`; predictions are out of fold, `slide_id` being the patient where
-    patients were pooled. control: predictions with places shuffled. jobs: without those of the control."""
-
-    folder: Path
-    about: Mapping[str, Any] = field(repr=False)
-    classes: Mapping[str, tuple[str, ...]]
-    jobs: tuple[RunJob, ...] = field(repr=False)
-    predictions: pd.DataFrame = field(repr=False)
-    summary: pd.DataFrame = field(repr=False)
-    comparisons: pd.DataFrame = field(repr=False)
-    control: pd.DataFrame = field(repr=False)
-    left_out: pd.DataFrame = field(repr=False)
-    slides: pd.DataFrame = field(repr=False)
+    path: Path
+    RECORD = "job.json"
 
     @property
-    def cohorts(self) -> tuple[str, ...]:
-        return tuple(self.classes)
-
-    @cached_property
-    def variants(self) -> tuple[str, ...]:
-        """In the order of the study, as far as they were judged; then the others."""
-        judged = [] if self.summary.empty else list(self.summary["variant"])
-        return tuple(dict.fromkeys([*judged, *(job.variant for job in self.jobs)]))
+    def record(self) -> Path:
+        return self.path / self.RECORD
 
     @property
-    def seeds(self) -> tuple[int, ...]:
-        return tuple(sorted({job.seed for job in self.jobs}))
+    def predictions(self) -> Path:
+        return self.path / "predictions.csv"
 
-    def task(self, cohort: str) -> str:
-        return str(self.about["cohorts"][cohort]["task"])
+    @property
+    def trace(self) -> Path:
+        return self.path / "trace.csv"
 
-    def cohort_of(self, slide_id: str, cohort: str | None = None) -> str:
-        """The cohort that a slide belongs to; it must be named where the slide is in several."""
-        if cohort is not None:
-            choose("cohort", cohort, self.cohorts)
-        rows = self.slides[self.slides["slide_id"] == slide_id]
-        found = [name for name in rows["cohort"] if cohort in (None, name)]
-        if not found:
-            known = list(self.slides["slide_id"])
-            raise StudyError(
-                f"{slide_id}: no slide of {self.folder}, which has {len(known)}: {', '.join(known[:3])}, ... "
-                f"See {self.folder / 'slides.csv'}."
-            )
-        if len(found) > 1:
-            raise StudyError(f"{slide_id} is in the cohorts {', '.join(found)}. Name one of them.")
-        return str(found[0])
+    @property
+    def attention(self) -> Path:
+        return self.path / "attention.safetensors"
 
-    def job_of(
-        self, slide_id: str, *, variant: str | None = None, cohort: str | None = None, seed: int | None = None
-    ) -> RunJob:
-        """The job whose model never saw this slide: it was in the job's test fold.
+    @property
+    def done(self) -> bool:
+        return self.record.is_file()
 
-        variant: None = the last of the study. seed: None = the first.
-        """
-        cohort = self.cohort_of(slide_id, cohort)
-        variant = self.variants[-1] if variant is None else variant
-        choose("variant", variant, self.variants)
-        seed = self.seeds[0] if seed is None else seed
-        level = {job.settings.get("level", "slide") for job in self.jobs if job.variant == variant}
-        own = self.slides[(self.slides["slide_id"] == slide_id) & (self.slides["cohort"] == cohort)]
-        case = own["patient_id"].iloc[0] if level == {"patient"} else slide_id
-        table = self.predictions
-        rows = table[(table["slide_id"] == case) & (table["cohort"] == cohort) & (table["variant"] == variant)]
-        folds = set(rows.loc[rows["seed"] == seed, "fold"])
-        for job in self.jobs:
-            if (job.cohort, job.variant, job.seed) == (cohort, variant, seed) and job.fold in folds:
-                return job
-        raise StudyError(
-            f"{slide_id}: no finished job of {variant}, seed {seed}, had it in its test fold. Run the study to its end."
-        )
+    def missing(self, attention: bool) -> list[str]:
+        """Names of files that a finished job has and this one has not. attention: whether the job keeps it."""
+        files = [self.predictions, self.trace, self.path / WEIGHTS, self.path / CARD, self.record]
+        return [file.name for file in [*files, *[self.attention] * attention] if not file.is_file()]
 
-    def features_of(self, slide_id: str, *, cohort: str | None = None, folder: str | Path | None = None) -> Path:
-        """The slide's feature file, where it was when the study ran, or in another folder of features."""
-        cohort = self.cohort_of(slide_id, cohort)
-        if folder is not None:
-            found = {slide_name(stem): path for stem, path in find_bags(folder).items()}
-            if slide_id not in found:
-                raise FeatureError(f"{folder}: no features of {slide_id} among {len(found)} files.")
-            return found[slide_id]
-        own = self.slides[(self.slides["slide_id"] == slide_id) & (self.slides["cohort"] == cohort)]
-        path = Path(own["features"].iloc[0])
-        if not path.exists():
-            raise FeatureError(
-                f"{path}: no longer there; the study read the features of {slide_id} from it. Say where they are now "
-                "with --features."
-            )
-        return path
-
-    def bag_of(self, slide_id: str, *, cohort: str | None = None, folder: str | Path | None = None) -> Bag:
-        """The slide's bag, read as the study read it."""
-        cohort = self.cohort_of(slide_id, cohort)
-        options = dict(self.about["cohorts"][cohort]["options"])
-        reading = {key: value for key, value in options.items() if key in READING}
-        path = self.features_of(slide_id, cohort=cohort, folder=folder)
-        return replace(read_bag(path, **reading), slide_id=slide_id)
+    def state(self, key: str) -> Path:
+        """Where an unfinished training is kept, beside the folder. key: of the job's settings; `*` for all."""
+        return self.path.with_name(f".{self.path.name}.{key}.state")
 
 
-def is_run(path: str | Path) -> bool:
-    return (Path(path) / "study.json").is_file()
+@dataclass(frozen=True)
+class RunFolder:
+    """The names and places of everything in a run folder."""
 
+    path: Path
+    STANDINS = "standins"
 
-def open_run(path: str | Path) -> Run:
-    """A run folder, as `jigsawmil compare`, `study` and `demo` write it."""
-    path = Path(path)
-    if not is_run(path):
-        what = "no such folder" if not path.exists() else "no study.json in it"
-        raise StudyError(
-            f"{path}: {what}. Expected the folder that `jigsawmil compare` or `study` wrote to (--out), with every "
-            "table in it; a run that was cut short gets its tables when it is run again."
-        )
-    try:
-        about = json.loads((path / "study.json").read_text())
-        classes = {name: tuple(names) for name, names in about["classes"].items()}
-        about["cohorts"]  # a run of an older version has none
-        jobs = tuple(_jobs(path / "jobs"))
-    except (ValueError, KeyError, TypeError, AttributeError) as error:
-        raise StudyError(
-            f"{path}: study.json or a job.json is damaged or of another version ({error!r}). Run the study again: "
-            "finished jobs are kept."
-        ) from error
-    try:
-        tables = _tables(path, classes)
-    except (ValueError, OSError) as error:
-        raise StudyError(
-            f"{path}: a table of the run is damaged ({error}). Run the study again: finished jobs are kept."
-        ) from error
-    return Run(folder=path, about=about, classes=classes, jobs=jobs, **tables)
+    @property
+    def study(self) -> Path:
+        return self.path / "study.json"
 
+    def table(self, name: str) -> Path:
+        """name: one of TABLES, or `control` in the folder of the control."""
+        return self.path / f"{name}.csv"
 
-def _tables(path: Path, classes: Mapping[str, Any]) -> dict[str, pd.DataFrame]:
-    return {
-        name: _table(path / f"{file}.csv", classes)
-        for name, file in {
-            **{name: name for name in ("predictions", "summary", "comparisons", "left_out", "slides")},
-            "control": "control/predictions",
-        }.items()
-    }
+    @property
+    def control(self) -> "RunFolder":
+        """The run with places shuffled, which has jobs and tables of the same names."""
+        return RunFolder(self.path / "control")
 
+    @property
+    def plots(self) -> Path:
+        return self.path / "plots"
 
-def _jobs(folder: Path) -> list[RunJob]:
-    found = []
-    for file in sorted(folder.glob("*/*/seed*-fold*/job.json")):
-        values = json.loads(file.read_text())
-        found.append(
-            RunJob(
-                cohort=file.parents[2].name,
-                variant=values["variant"],
-                seed=int(values["spec"]["seed"]),
-                fold=int(values["fold"]),
-                folder=file.parent,
-                settings=values["spec"],
-                best_epoch=values.get("best_epoch"),
-                seconds=values.get("seconds", {}),
-            )
-        )
-    return found
+    @property
+    def paper_table(self) -> Path:
+        return self.path / "table.md"
 
+    @property
+    def report(self) -> Path:
+        return self.path / "report.html"
 
-def _table(path: Path, classes: Mapping[str, Any]) -> pd.DataFrame:
-    """Ids stay text (007 is not 7), the rest are numbers. Older versions left the name of a single cohort out."""
-    if not path.is_file() or path.stat().st_size <= 1:
-        return pd.DataFrame()
-    table = pd.read_csv(path, dtype=str, keep_default_na=False).rename(columns=RENAMED)
-    for column in table.columns.difference(TEXT):
-        table[column] = table[column].map(lambda text: float(text or "nan"))  # exactly; pandas may round the last digit
-        if column in WHOLE:
-            table[column] = table[column].astype(int)
-    if "cohort" not in table:
-        table["cohort"] = next(iter(classes))
-    return table
+    @property
+    def standins(self) -> Path:
+        """Phantoms that take the place of cohorts."""
+        return self.path / self.STANDINS
+
+    @property
+    def token(self) -> Path:
+        """Written by the driver, so that workers can tell whether they see the same storage."""
+        return self.path / ".shared-with-workers"
+
+    @property
+    def jobs(self) -> Path:
+        return self.path / "jobs"
+
+    def faithfulness(self, cohort: str = "", variant: str = "") -> Path:
+        """Without a suffix: `.json` holds the figures, `.csv` the slides."""
+        return self.path / "faithfulness" / cohort / variant
+
+    def job(self, cohort: str, variant: str, seed: int, fold: int) -> Path:
+        return self.jobs / cohort / variant / f"seed{seed}-fold{fold}"
+
+    def finished_jobs(self) -> list[JobFolder]:
+        """In the order of cohorts, variants, seeds and folds by name."""
+        found = sorted(self.jobs.glob(f"*/*/seed*-fold*/{JobFolder.RECORD}"))
+        return [JobFolder(file.parent) for file in found]
+
+    def first_jobs(self) -> list[JobFolder]:
+        """The job of fold 0 and the first seed by name, of every variant on every cohort."""
+        variants = sorted(self.jobs.glob("*/*"))
+        return [JobFolder(job) for variant in variants for job in sorted(variant.glob("seed*-fold0"))[:1]]
+
+    def traces(self) -> list[Path]:
+        """The trace of every job; its folder is named after the job, that one's after the variant, then the cohort."""
+        return sorted(self.jobs.glob("*/*/seed*/trace.csv"))
+
+    def folds(self, cohort: str, seed: int, single: bool) -> Path:
+        """single: the run has one cohort and one seed."""
+        return self.path / ("folds.json" if single else f"folds-{cohort}-seed{seed}.json")
+
+    def fold_files(self, cohort: str) -> list[Path]:
+        files = [self.folds(cohort, 0, single=True), *sorted(self.path.glob(f"folds-{cohort}-seed*.json"))]
+        return [file for file in files if file.is_file()]
+
+    @classmethod
+    def is_folds(cls, inside: str) -> bool:
+        """Whether a path relative to the run is a file of folds."""
+        return "/" not in inside and inside.startswith("folds")
+
+    @classmethod
+    def is_shared(cls, inside: Path) -> bool:
+        """Whether a path relative to the run is neither a job's, nor of a phantom, nor hidden (locks, tokens)."""
+        parts = inside.parts
+        return "jobs" not in parts and parts[0] != cls.STANDINS and not any(part.startswith(".") for part in parts)
+
+    def make(self) -> None:
+        try:
+            self.jobs.mkdir(parents=True, exist_ok=True)
+        except OSError as error:
+            raise StudyError(f"{self.path}: cannot be written ({error.strerror}). Choose another --out.") from error
+
+    @contextmanager
+    def alone(self) -> Iterator[None]:
+        """Hold the lock of the folder, or say that another process holds it."""
+        with held(self.path / ".lock") as mine:
+            if not mine:
+                raise StudyError(
+                    f"{self.path}: another run is writing there. Wait until it has ended, or give another --out."
+                )
+            yield

@@ -21,7 +21,7 @@ from ..maps.patch_maps import PatchMaps
 from ..maps.values import percentiles
 from ..slides.slide import Slide
 from ..study.cases import run_maps
-from ..study.run_folder import Run
+from ..study.run import Run
 from ..tasks import get_task
 from .slides import SlideFolder
 

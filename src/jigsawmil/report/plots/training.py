@@ -11,6 +11,7 @@ from matplotlib.ticker import MaxNLocator
 
 from ...drawing import COLOURS, Styles, method_styles, own_style, save
 from ...errors import StudyError
+from ...study.run_folder import RunFolder
 from ..tables import cohorts
 
 TRACES = {"mil": "MIL loss", "jigsaw": "jigsaw loss", "lambda_": "lambda", "val_auc": "validation AUC"}
@@ -24,11 +25,9 @@ def trace_plot(run: str | Path, path: str | Path) -> None:
 
 def read_traces(run: str | Path) -> pd.DataFrame:
     """Every trace.csv of a run folder, with its cohort, method and job."""
-    files = sorted((Path(run) / "jobs").glob("*/*/seed*/trace.csv"))
+    files = RunFolder(Path(run)).traces()
     if not files:
-        raise StudyError(
-            f"{run}: no jobs/<cohort>/<variant>/<job>/trace.csv; expected a run folder. Run the study first."
-        )
+        raise StudyError(f"{run}: no trace of any job in it; expected a run folder. Run the study first.")
     traces = []
     for file in files:
         try:

@@ -1,0 +1,42 @@
+"""What a finished run is shown by: pictures, and the table in the form of a paper."""
+
+from pathlib import Path
+from typing import Any
+
+from ..errors import StudyError
+from ..files import replacing
+from ..study.run import Run
+from ..study.runner import run_study as run_tables
+from ..study.study import Study
+from .paper_tables import PaperForm, paper_markdown
+from .pictures import write_pictures
+
+
+def run_study(study: Study, out: str | Path, **options: Any) -> Run:
+    """Run a study and write everything that `jigsawmil study` writes: tables, then pictures and the paper's table.
+
+    options: those of `jigsawmil.study.runner.run_study`, which writes the tables alone.
+    """
+    run = run_tables(study, out, **options)
+    finish_run(run)
+    return run
+
+
+def finish_run(run: Run) -> list[Path]:
+    """Draw the pictures of a run, and write table.md if the study states published figures; the pictures' files."""
+    try:
+        if form := paper_form(run):
+            with replacing(run.files.paper_table) as temporary:
+                temporary.write_text(paper_markdown(run.summary, form), encoding="utf-8")
+        return write_pictures(run.folder, run.predictions, run.summary, run.classes)
+    except OSError as error:
+        raise StudyError(f"{run.folder}: cannot be written ({error.strerror}). Choose another place.") from error
+
+
+def paper_form(run: Run) -> PaperForm | None:
+    """How the paper's table of a run is laid out; None if the study states no published figures."""
+    record = run.record
+    if record.published is None:
+        return None
+    variants = record.variants or run.variants
+    return PaperForm(variants, run.cohorts, record.published, record.phantom, record.file or "the study file")

@@ -1,0 +1,42 @@
+"""Does place matter? A study beside the same study with the places of patches permuted within each slide."""
+
+from collections.abc import Sequence
+
+import pandas as pd
+from scipy.stats import norm
+
+from ..errors import StudyError
+from ..statistics.metrics import named
+from ..statistics.paired import holm
+from .compare import compare_methods
+from .pooled import one_cohort
+
+
+def shuffle_control(
+    predictions: pd.DataFrame, shuffled: pd.DataFrame, classes: Sequence[str] | None = None, task: str | None = None
+) -> pd.DataFrame:
+    """One row per variant: AUC with the true and with shuffled places, the paired tests between them, Holm-adjusted.
+
+    `low` and `high` bound the difference (DeLong, 95 %). nan where DeLong's test is not defined: beyond two classes.
+    """
+    one_cohort(predictions)
+    one_cohort(shuffled)
+    methods, again = predictions["variant"].unique(), shuffled["variant"].unique()
+    if set(methods) != set(again):
+        raise StudyError(
+            f"Methods {named(methods)} with true places, {named(again)} with shuffled ones; expected the same. "
+            "Run what is missing."
+        )
+    pairs = []
+    for method in methods:
+        both = {"true": predictions, "shuffled": shuffled}
+        runs = [frame[frame["variant"] == method].assign(variant=place) for place, frame in both.items()]
+        pairs.append(compare_methods(pd.concat(runs, ignore_index=True), classes, task).assign(variant=method))
+    control = pd.concat(pairs, ignore_index=True).rename(columns={"auc_a": "auc_true", "auc_b": "auc_shuffled"})
+    difference, z = control["difference"].astype(float), control["delong_z"].astype(float)
+    half = norm.ppf(0.975) * (difference / z.where(z != 0)).abs()  # z = 0 does not tell the standard error
+    control["low"], control["high"] = (difference - half).clip(lower=-1), (difference + half).clip(upper=1)
+    for p in ("delong_p", "t_p"):
+        control[f"{p}_holm"] = holm(control[p].astype(float))
+    order = ["variant", "level", "auc_true", "auc_shuffled", "difference", "low", "high", "delong_p", "delong_p_holm"]
+    return control[[*order, "resamples", "fold_difference", "t_p", "t_p_holm"]]

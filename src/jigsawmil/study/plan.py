@@ -1,0 +1,137 @@
+"""A study expanded to jobs, on folds that the run folder keeps."""
+
+from collections.abc import Iterable, Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+from ..cohort.cohort import Cohort
+from ..cohort.split_files import read_splits, write_folds
+from ..cohort.splits import Fold, check_folds, make_folds
+from ..errors import JigsawmilError, StudyError
+from ..graph import GraphConfig
+from ..train.settings import Settings
+from .job import Job, check_patients, fingerprint
+from .records import JobRecord
+from .run_folder import RunFolder
+from .study import Study
+
+DEFAULTS = Settings().flat()
+Folds = Mapping[tuple[str, int], list[Fold]]  # of a cohort and a seed
+
+
+def plan(study: Study, out: Path, processes: int = 1) -> tuple[list[Job], dict[str, Cohort]]:
+    """Read the cohorts, make or reuse the folds, and list every job of the study in the order of running."""
+    cohorts, folds = prepare(study)
+    RunFolder(out).make()
+    return expand(study, cohorts, folds, out, processes), cohorts
+
+
+def prepare(study: Study) -> tuple[dict[str, Cohort], Folds]:
+    """Cohorts and folds: everything that can be known without a run folder."""
+    cohorts = {name: spec.read() for name, spec in study.cohorts.items()}
+    if any(settings.level == "patient" for settings in study.variants.values()):
+        for cohort in cohorts.values():
+            check_patients(cohort)
+    return cohorts, {
+        (name, seed): _folds(study, name, cohort, seed) for name, cohort in cohorts.items() for seed in study.seeds
+    }
+
+
+def expand(study: Study, cohorts: Mapping[str, Cohort], folds: Folds, out: Path, processes: int) -> list[Job]:
+    """Every job in the order of running, on the folds that the run folder has or is given here."""
+    run = RunFolder(out)
+    _keep_folds(study, cohorts, folds, run)
+    jobs = []
+    for name, cohort in cohorts.items():
+        mark = fingerprint(cohort)
+        for shuffled in (False, True) if study.shuffle_control else (False,):
+            for variant, settings in study.variants.items():
+                for seed in study.seeds:
+                    for number, fold in enumerate(folds[name, seed]):
+                        jobs.append(
+                            Job(
+                                cohort=name,
+                                source=study.cohorts[name],
+                                fingerprint=mark,
+                                variant=variant,
+                                settings=settings,
+                                graph=_graph_for(settings, study.variants.values()),
+                                fold=number,
+                                split=fold,
+                                seed=seed,
+                                shuffled=shuffled,
+                                attention=study.attention and not shuffled,
+                                memory_gb=study.memory_gb / max(1, processes),
+                                folder=(run.control if shuffled else run).job(name, variant, seed, number),
+                            )
+                        )
+    return jobs
+
+
+def refuse_other_settings(jobs: Sequence[Job]) -> None:
+    """Results of other settings, folds or labels are never mixed with these."""
+    for job in jobs:
+        if not job.done:
+            continue
+        try:
+            found, wanted = JobRecord.read(job.files.record).spec, job.spec
+        except (ValueError, KeyError, TypeError, AttributeError) as error:
+            name = job.files.record.name
+            raise StudyError(f"{job.folder}: {name} is damaged ({error!r}). Remove that folder.") from error
+        found = {**DEFAULTS, **found}  # a run of a version that did not know a setting had its default
+        changed = [_change(key, found.get(key), wanted[key]) for key in wanted if found.get(key) != wanted[key]]
+        if job.attention and not job.files.attention.is_file():
+            changed.append("attention was not kept")
+        if changed:
+            raise StudyError(
+                f"{job.folder} holds results of other settings ({', '.join(changed)}). Give another --out, or remove "
+                "that folder."
+            )
+
+
+def _change(key: str, found: Any, wanted: Any) -> str:
+    words = {"cohort": "the cohort's slides, patients or labels were others", "folds": "the folds were others"}
+    return words.get(key, f"{key.rstrip('_')} was {found!r}, is {wanted!r}")
+
+
+def _graph_for(settings: Settings, variants: Iterable[Settings]) -> GraphConfig | None:
+    """Methods without a graph share the slides prepared for those with one, so that slides are read once."""
+    if settings.needs_graph:
+        return settings.graph
+    kin = [v for v in variants if v.needs_graph and (v.model.grid, v.level) == (settings.model.grid, settings.level)]
+    return kin[0].graph if kin else None
+
+
+def _folds(study: Study, name: str, cohort: Cohort, seed: int) -> list[Fold]:
+    """The folds of a cohort, from a given file or made."""
+    ids, patients = list(cohort.slide_ids), list(cohort.patients)
+    if name in study.splits:
+        folds = read_splits(study.splits[name], ids, patients)
+        check_folds(folds, ids, patients)
+    else:
+        sites = list(cohort.sites) if study.by_site else None
+        if study.by_site and not all(cohort.sites):
+            raise JigsawmilError(
+                f"{name}: by_site, but the site of some slides is unknown. Name its column (site_column); TCGA "
+                "barcodes carry it."
+            )
+        folds = make_folds(ids, patients, cohort.stratum_names, folds=study.folds, seed=seed, sites=sites)
+    return folds
+
+
+def _keep_folds(study: Study, cohorts: Mapping[str, Cohort], folds: Folds, run: RunFolder) -> None:
+    """Write the folds that the run folder lacks; never others than those it has."""
+    lacking, single = [], len(study.cohorts) == 1 and len(study.seeds) == 1
+    for (name, seed), parts in folds.items():
+        path, cohort = run.folds(name, seed, single), cohorts[name]
+        ids, patients = list(cohort.slide_ids), list(cohort.patients)
+        if not path.exists():
+            lacking.append((parts, path, ids, patients, None if name in study.splits else seed))
+        elif read_splits(path, ids, patients) != parts:
+            raise StudyError(
+                f"{path} holds other folds than this study asks for: the labels, the number of folds, the seed, "
+                "by_site or splits have changed since. Give another --out; to keep those folds, name that file as "
+                "splits."
+            )
+    for parts, path, ids, patients, made_by in lacking:
+        write_folds(parts, path, ids, patients, seed=made_by)

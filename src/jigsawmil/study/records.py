@@ -1,0 +1,111 @@
+"""What a run says of itself: study.json of the run, job.json of each job."""
+
+import json
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass, field
+from pathlib import Path
+from typing import Any
+
+from ..files import write_json
+from .published import Published
+
+
+@dataclass(frozen=True, kw_only=True)
+class CohortRecord:
+    """A cohort as the study read it. options: those of `Cohort.read` that were given."""
+
+    labels: str
+    features: str
+    options: Mapping[str, Any] = field(default_factory=dict)
+    classes: tuple[str, ...]
+    task: str
+    dim: int | None = None
+    encoder: str | None = None
+    notes: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, kw_only=True)
+class StudyRecord:
+    """study.json. jobs: how many were asked for, those of the control included; None if not recorded. failed: names of
+    jobs and why. phantom: the cohorts are stand-ins. file: the study file, if there was one."""
+
+    cohorts: Mapping[str, CohortRecord]
+    variants: tuple[str, ...] = ()
+    jobs: int | None = None
+    failed: Mapping[str, str] = field(default_factory=dict)
+    by_site: bool = False
+    phantom: bool = False
+    published: Published | None = None
+    file: str | None = None
+    origin: Mapping[str, Any] = field(default_factory=dict)
+
+    @classmethod
+    def read(cls, path: Path) -> "StudyRecord":
+        """Raises ValueError, KeyError, TypeError or AttributeError if the file is not one."""
+        values = json.loads(path.read_text())
+        published = values.get("published")
+        return cls(
+            cohorts={name: _cohort(values["cohorts"][name], names) for name, names in values["classes"].items()},
+            variants=tuple(values.get("variants") or ()),
+            jobs=values.get("jobs"),
+            failed={name: str(why) for name, why in (values.get("failed") or {}).items()},
+            by_site=bool(values.get("by_site")),
+            phantom=bool(values.get("phantom")),
+            published=None if published is None else Published(**published),
+            file=values.get("file"),
+            origin=values.get("origin") or {},
+        )
+
+    def write(self, path: Path) -> None:
+        cohorts = {name: asdict(cohort) for name, cohort in self.cohorts.items()}
+        classes = {name: values.pop("classes") for name, values in cohorts.items()}
+        for values in cohorts.values():
+            values["options"] = sorted(values["options"].items())
+        write_json(path, {"format": 1, **asdict(self), "classes": classes, "cohorts": cohorts})
+
+
+def _cohort(values: Mapping[str, Any], classes: list[str]) -> CohortRecord:
+    return CohortRecord(
+        labels=values["labels"],
+        features=values["features"],
+        options=dict(values["options"]),
+        classes=tuple(classes),
+        task=values["task"],
+        dim=values.get("dim"),
+        encoder=values.get("encoder"),
+        notes=tuple(map(str, values.get("notes") or ())),
+    )
+
+
+@dataclass(frozen=True, kw_only=True)
+class JobRecord:
+    """job.json. spec: what the results depend on, see `Job.spec`. seconds: fit, predict, epochs."""
+
+    name: str
+    spec: Mapping[str, Any]
+    best_epoch: int | None
+    seconds: Mapping[str, float]
+    variant: str
+    fold: int
+    origin: Mapping[str, Any]
+
+    @property
+    def seed(self) -> int:
+        return int(self.spec["seed"])
+
+    @classmethod
+    def read(cls, path: Path) -> "JobRecord":
+        """Raises ValueError, KeyError, TypeError or AttributeError if the file is not one."""
+        values = json.loads(path.read_text())
+        return cls(
+            name=values.get("name", ""),
+            spec=dict(values["spec"]),
+            best_epoch=values.get("best_epoch"),
+            seconds=values.get("seconds") or {},
+            variant=values["variant"],
+            fold=int(values["fold"]),
+            origin=values.get("origin") or {},
+        )
+
+    def write(self, path: Path) -> None:
+        write_json(path, asdict(self))

@@ -1,0 +1,228 @@
+"""A run read back from its folder: what was run, what came out, and which model may speak about which slide."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field, replace
+from functools import cached_property
+from pathlib import Path
+from typing import Any
+
+import pandas as pd
+
+from ..bags.bag import Bag
+from ..bags.formats import find_bags, read_bag
+from ..cohort.labels import slide_name
+from ..config import choose
+from ..errors import FeatureError, StudyError
+from .records import JobRecord, StudyRecord
+from .run_folder import TABLES, JobFolder, RunFolder
+
+TEXT = (
+    *("cohort", "slide_id", "patient_id", "label", "site", "features", "name", "reason", "positive", "level"),
+    *("variant", "variant_a", "variant_b"),
+)
+WHOLE = ("seed", "fold", "patches", "folds", "seeds", "slides", "patients", "undefined_folds", "resamples")
+RENAMED = {"method": "variant", "method_a": "variant_a", "method_b": "variant_b"}  # columns of older versions
+READING = ("mpp", "patch_size", "unit")  # options of a cohort that are options of `read_bag`
+
+
+@dataclass(frozen=True, kw_only=True)
+class RunJob:
+    """A job that is done. settings: as in `Settings`, and seed, shuffled and the fingerprints of cohort and folds.
+    seconds: fit, predict, epochs. origin: versions and machine."""
+
+    cohort: str
+    variant: str
+    seed: int
+    fold: int
+    folder: Path
+    settings: Mapping[str, Any] = field(repr=False)
+    best_epoch: int | None
+    seconds: Mapping[str, float] = field(repr=False)
+    origin: Mapping[str, Any] = field(repr=False)
+
+    @property
+    def files(self) -> JobFolder:
+        return JobFolder(self.folder)
+
+
+@dataclass(frozen=True, eq=False, kw_only=True)
+class Run:
+    """What a study left. Tables have a column `cohort`; predictions are out of fold, `slide_id` being the patient if
+    patients were pooled. jobs: the finished ones, without those of the control. control: predictions with places
+    shuffled; control_tests: what that changed, per variant."""
+
+    folder: Path
+    record: StudyRecord = field(repr=False)
+    jobs: tuple[RunJob, ...] = field(repr=False)
+    predictions: pd.DataFrame = field(repr=False)
+    summary: pd.DataFrame = field(repr=False)
+    comparisons: pd.DataFrame = field(repr=False)
+    control: pd.DataFrame = field(repr=False)
+    control_tests: pd.DataFrame = field(repr=False)
+    left_out: pd.DataFrame = field(repr=False)
+    slides: pd.DataFrame = field(repr=False)
+
+    @property
+    def files(self) -> RunFolder:
+        return RunFolder(self.folder)
+
+    @property
+    def cohorts(self) -> tuple[str, ...]:
+        return tuple(self.record.cohorts)
+
+    @property
+    def classes(self) -> dict[str, tuple[str, ...]]:
+        """Of each cohort."""
+        return {name: cohort.classes for name, cohort in self.record.cohorts.items()}
+
+    @property
+    def notes(self) -> dict[str, tuple[str, ...]]:
+        """What the audit of each cohort remarked."""
+        return {name: cohort.notes for name, cohort in self.record.cohorts.items()}
+
+    @property
+    def failed(self) -> Mapping[str, str]:
+        """Names of the jobs that failed, and why."""
+        return self.record.failed
+
+    @cached_property
+    def variants(self) -> tuple[str, ...]:
+        """In the order of the study, as far as they were judged; then the others."""
+        judged = [] if self.summary.empty else list(self.summary["variant"])
+        return tuple(dict.fromkeys([*judged, *(job.variant for job in self.jobs)]))
+
+    @property
+    def seeds(self) -> tuple[int, ...]:
+        return tuple(sorted({job.seed for job in self.jobs}))
+
+    def task(self, cohort: str) -> str:
+        return self.record.cohorts[cohort].task
+
+    def cohort_of(self, slide_id: str, cohort: str | None = None) -> str:
+        """The cohort that a slide belongs to; it must be named where the slide is in several."""
+        if cohort is not None:
+            choose("cohort", cohort, self.cohorts)
+        rows = self.slides[self.slides["slide_id"] == slide_id]
+        found = [name for name in rows["cohort"] if cohort in (None, name)]
+        if not found:
+            known = list(self.slides["slide_id"])
+            raise StudyError(
+                f"{slide_id}: no slide of {self.folder}, which has {len(known)}: {', '.join(known[:3])}, ... "
+                f"See {self.files.table('slides')}."
+            )
+        if len(found) > 1:
+            raise StudyError(f"{slide_id} is in the cohorts {', '.join(found)}. Name one of them.")
+        return str(found[0])
+
+    def job_of(
+        self, slide_id: str, *, variant: str | None = None, cohort: str | None = None, seed: int | None = None
+    ) -> RunJob:
+        """The job whose model never saw this slide: it was in the job's test fold.
+
+        variant: None = the last of the study. seed: None = the first.
+        """
+        cohort = self.cohort_of(slide_id, cohort)
+        variant = self.variants[-1] if variant is None else variant
+        choose("variant", variant, self.variants)
+        seed = self.seeds[0] if seed is None else seed
+        level = {job.settings.get("level", "slide") for job in self.jobs if job.variant == variant}
+        own = self.slides[(self.slides["slide_id"] == slide_id) & (self.slides["cohort"] == cohort)]
+        case = own["patient_id"].iloc[0] if level == {"patient"} else slide_id
+        table = self.predictions
+        rows = table[(table["slide_id"] == case) & (table["cohort"] == cohort) & (table["variant"] == variant)]
+        folds = set(rows.loc[rows["seed"] == seed, "fold"])
+        for job in self.jobs:
+            if (job.cohort, job.variant, job.seed) == (cohort, variant, seed) and job.fold in folds:
+                return job
+        raise StudyError(
+            f"{slide_id}: no finished job of {variant}, seed {seed}, had it in its test fold. Run the study to its end."
+        )
+
+    def features_of(self, slide_id: str, *, cohort: str | None = None, folder: str | Path | None = None) -> Path:
+        """The slide's feature file, where it was when the study ran, or in another folder of features."""
+        cohort = self.cohort_of(slide_id, cohort)
+        if folder is not None:
+            found = {slide_name(stem): path for stem, path in find_bags(folder).items()}
+            if slide_id not in found:
+                raise FeatureError(f"{folder}: no features of {slide_id} among {len(found)} files.")
+            return found[slide_id]
+        own = self.slides[(self.slides["slide_id"] == slide_id) & (self.slides["cohort"] == cohort)]
+        path = Path(own["features"].iloc[0])
+        if not path.exists():
+            raise FeatureError(
+                f"{path}: no longer there; the study read the features of {slide_id} from it. Say where they are now "
+                "with --features."
+            )
+        return path
+
+    def bag_of(self, slide_id: str, *, cohort: str | None = None, folder: str | Path | None = None) -> Bag:
+        """The slide's bag, read as the study read it."""
+        cohort = self.cohort_of(slide_id, cohort)
+        options = self.record.cohorts[cohort].options
+        reading = {key: value for key, value in options.items() if key in READING}
+        path = self.features_of(slide_id, cohort=cohort, folder=folder)
+        return replace(read_bag(path, **reading), slide_id=slide_id)
+
+
+def is_run(path: str | Path) -> bool:
+    return RunFolder(Path(path)).study.is_file()
+
+
+def open_run(path: str | Path) -> Run:
+    """A run folder, as `run_study`, `jigsawmil compare`, `study` and `demo` write it."""
+    path = Path(path)
+    files = RunFolder(path)
+    if not is_run(path):
+        what = "no such folder" if not path.exists() else f"no {files.study.name} in it"
+        raise StudyError(
+            f"{path}: {what}. Expected the folder that `jigsawmil compare` or `study` wrote to (--out), with every "
+            "table in it; a run that was cut short gets its tables when it is run again."
+        )
+    try:
+        record = StudyRecord.read(files.study)
+        jobs = tuple(_read_job(folder) for folder in files.finished_jobs())
+    except (ValueError, KeyError, TypeError, AttributeError) as error:
+        raise StudyError(
+            f"{path}: {files.study.name} or a {JobFolder.RECORD} is damaged or of another version ({error!r}). Run "
+            "the study again: finished jobs are kept."
+        ) from error
+    one = next(iter(record.cohorts))
+    try:
+        tables = {name: _table(files.table(name), one) for name in TABLES}
+        tables["control"] = _table(files.control.table("predictions"), one)
+        tables["control_tests"] = _table(files.control.table("control"), one)
+    except (ValueError, OSError) as error:
+        raise StudyError(
+            f"{path}: a table of the run is damaged ({error}). Run the study again: finished jobs are kept."
+        ) from error
+    return Run(folder=path, record=record, jobs=jobs, **tables)
+
+
+def _read_job(folder: JobFolder) -> RunJob:
+    record = JobRecord.read(folder.record)
+    return RunJob(
+        cohort=folder.path.parents[1].name,
+        variant=record.variant,
+        seed=record.seed,
+        fold=record.fold,
+        folder=folder.path,
+        settings=record.spec,
+        best_epoch=record.best_epoch,
+        seconds=record.seconds,
+        origin=record.origin,
+    )
+
+
+def _table(path: Path, cohort: str) -> pd.DataFrame:
+    """Ids stay text (007 is not 7), the rest are numbers. cohort: not named in a table of an older
+    version with one cohort."""
+    if not path.is_file() or path.stat().st_size <= 1:
+        return pd.DataFrame()
+    table = pd.read_csv(path, dtype=str, keep_default_na=False).rename(columns=RENAMED)
+    for column in table.columns.difference(TEXT):
+        table[column] = table[column].map(lambda text: float(text or "nan"))  # exactly; pandas may round the last digit
+        if column in WHOLE:
+            table[column] = table[column].astype(int)
+    if "positive" in table:
+        table["positive"] = table["positive"].where(table["positive"] != "")  # of more than two classes there is none
+    return table if "cohort" in table else table.assign(cohort=cohort)

@@ -1,0 +1,59 @@
+"""Run a study: do the jobs that its folder lacks, then gather the tables."""
+
+from collections.abc import Callable, Mapping, Sequence
+from pathlib import Path
+
+from ..cohort.cohort import Cohort
+from ..config import require
+from ..errors import StudyError
+from .executors import Event, Listener, run_local
+from .gather import by_reason, gather, whole
+from .job import Job
+from .plan import expand, prepare, refuse_other_settings
+from .run import Run, open_run
+from .run_folder import RunFolder
+from .study import Study
+
+Executor = Callable[[Sequence[Job], Mapping[str, Cohort], Path, Listener], None]
+
+
+def run_study(
+    study: Study,
+    out: str | Path,
+    *,
+    processes: int = 1,
+    listen: Listener = lambda event: None,
+    on_plan: Callable[[list[Job], int], None] = lambda jobs, done: None,
+    executor: Executor | None = None,
+) -> Run:
+    """Do what is missing in the folder `out`, write its tables, and open it.
+
+    processes: of this machine, which share memory_gb. executor: runs the jobs elsewhere, such as
+    `cluster.studies.run_on_ray`; each then has all of memory_gb. Jobs that failed are in `Run.failed`; an error is
+    raised only if no variant has all its folds. Pictures and the paper's table: `jigsawmil.report.finish_run`.
+    """
+    require("processes", processes, processes == 1 or executor is None, "1 with an executor, which starts its own")
+    out = Path(out)
+    cohorts, folds = prepare(study)
+    RunFolder(out).make()  # nothing is written before everything is known to be possible
+    with RunFolder(out).alone():
+        jobs = expand(study, cohorts, folds, out, processes)
+        refuse_other_settings(jobs)
+        missing = [job for job in jobs if not job.done]
+        on_plan(jobs, len(jobs) - len(missing))
+        failed: dict[str, str] = {}
+
+        def note(event: Event) -> None:
+            if event.error is not None:
+                failed[event.job.name] = event.error
+            listen(event)
+
+        if executor is not None:
+            executor(missing, cohorts, out, note)
+        else:
+            run_local(missing, processes, note)
+        if failed and not any(whole([job for job in jobs if not job.shuffled], name) for name in cohorts):
+            told = "\n".join(f"{', '.join(names)}:\n{why}" for why, names in by_reason(failed).items())
+            raise StudyError(f"{len(failed)} of {len(jobs)} jobs failed, and no method is whole.\n{told}")
+        gather(study, out, jobs, cohorts, failed)
+    return open_run(out)
