@@ -48,6 +48,23 @@ def test_predictions_are_those_of_training(method: str, precision: str, cohort: 
         assert (seen.coords[0] == result.bags[0].coords.numpy()).all()
 
 
+@pytest.mark.parametrize("precision", ["float32", "bfloat16"])
+def test_predictions_of_patients_are_those_of_training(precision: str, cohort: Cohort, small) -> None:
+    names = [f"TCGA-AA-{i // 2:04}-01Z-00-DX{i % 2}" for i in range(8)]
+    slides = [dataclasses.replace(cohort.bag(i), slide_id=name) for i, name in enumerate(names)]
+    own = Cohort.from_bags(slides, ["a", "a", "b", "b"] * 2)  # patients by their barcodes
+    model = small(seed=5)
+    about = card(model, level="patient", training={"settings": {"precision": precision}})
+    feed = Feed(own, GRAPH, grid=3, level="patient")
+    found = list(apply_model(model, about, slides))
+    assert [result.name for result in found] == [name[:12] for name in names[::2]]
+    fed = run_model(model, feed.prepared(range(len(feed))), device="auto", precision=precision)
+    for result, seen in zip(found, fed, strict=True):
+        assert result.name == seen.name
+        assert (result.probabilities == seen.probabilities).all()
+        assert all((a == b).all() for a, b in zip(result.attention, seen.attention, strict=True))
+
+
 def test_attention_is_in_the_order_of_the_file(bags: list[Bag], small) -> None:
     model = small(seed=5)
     [result] = apply_model(model, card(model), bags[:1])
