@@ -49,7 +49,8 @@ class PatchMaps:
 
     name: what was predicted as one, the slide or its patient. attention sums to 1 over the bag: over the slide, or over
     all slides of the patient. So does evidence, with its bias, to the logits: sum over patches + bias = logit, exactly.
-    What belongs to the bag as a whole (the co-occurrence of `kinds`) is in the bias.
+    What belongs to the bag as a whole (the co-occurrence of `kinds`) is in the bias; so are all logits if the pooling
+    is not a sum over patches, and evidence is 0 then.
     task: its name; what the logits are is up to the task.
     jigsaw: the corner at which the model expects each patch (mean of the bins' centres under the softmax), to be
     compared with `bag.coords`; None for models without a position jigsaw.
@@ -157,10 +158,13 @@ def seen_maps(model: Model, card: ModelCard, seen: Seen, *, neighbours: bool = T
     batch, output = seen.batch, seen.output
     with torch.inference_mode():
         rest = output.embedding.float().clone()
-        rest[:, : model.config.hidden] = 0  # what no patch has a share in: with `kinds`, who lies beside whom
+        weight = model.head.linear.weight[:, : model.config.hidden]
+        share = model.pooling.contributions(output.hidden, output.attention, weight)
+        if share is None:  # all of the logits are in the bias
+            share = output.hidden.new_zeros(len(output.hidden), len(weight)).double()
+        else:
+            rest[:, : model.config.hidden] = 0  # what no patch has a share in: with `kinds`, who lies beside whom
         bias = model.head(rest)  # a head is linear
-        weight = model.head.linear.weight[:, : model.config.hidden].double()
-        share = output.attention.double()[:, None] * (output.hidden.double() @ weight.T)
         share = share.expand(-1, output.logits.shape[1])  # ordinal: one direction, a column per threshold
         guesses = None if output.jigsaw_logits is None else batch.in_file_order(output.jigsaw_logits)
         edges = _edges(model, card, batch) if neighbours else [None] * len(seen.bags)

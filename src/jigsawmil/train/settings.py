@@ -3,14 +3,16 @@
 from collections.abc import Mapping
 from contextlib import suppress
 from dataclasses import asdict, dataclass
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from ..config import check_type, choose, flatten, one_of, setting, settings_of, unflatten
 from ..errors import ConfigError
 from ..graph_config import GraphConfig
-from ..nn.model import ModelConfig
 from ..nn.options import DEFAULT_METHOD, METHODS, ModelOptions, check_method
 from .config import TrainConfig
+
+if TYPE_CHECKING:
+    from ..nn.model import ModelConfig
 
 LEVELS = ("slide", "patient")
 
@@ -66,7 +68,9 @@ class Settings:
         """The same but for these settings, by their flat names."""
         return Settings(**{**self.flat(), **flat})
 
-    def model_config(self, in_dim: int, task: str, classes: int) -> ModelConfig:
+    def model_config(self, in_dim: int, task: str, classes: int) -> "ModelConfig":
+        from ..nn.model import ModelConfig  # imports torch, which settings do not need
+
         return ModelConfig(method=self.method, in_dim=in_dim, task=task, classes=classes, **asdict(self.model))
 
     @property
