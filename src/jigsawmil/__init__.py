@@ -10,6 +10,7 @@ if TYPE_CHECKING:
     from .cohort.cohort import Cohort, check
     from .errors import JigsawmilError
     from .graph import GraphConfig, SpatialGraph, knn_graph, radius_graph
+    from .maps.predict import predict_slides
     from .nn.batch import Batch
     from .nn.model import METHODS, Model, Output, build_model
     from .report.finish import run_study
@@ -19,6 +20,7 @@ if TYPE_CHECKING:
     from .train.checkpoint import load_model, save_model
     from .train.estimator import SlideClassifier
     from .train.settings import Settings
+    from .train.train_model import train_model
     from .version import __version__
 else:
     __getattr__ = attach(__name__, __file__)
@@ -44,11 +46,13 @@ __all__ = [
     "load_model",
     "make_phantom",
     "peek_bag",
+    "predict_slides",
     "radius_graph",
     "read_bag",
     "read_study",
     "run_study",
     "save_model",
+    "train_model",
     "write_bag",
     "write_phantom",
 ]  # fmt: skip

@@ -17,7 +17,8 @@ from torch import Tensor, nn
 
 from jigsawmil.bags.formats import read_bag
 from jigsawmil.bags.tile_spec import TileSpec
-from jigsawmil.cli.extract import TilesProgress, _span, everywhere, unusual
+from jigsawmil.cli.extract import everywhere, unusual
+from jigsawmil.cli.progress_tiles import TilesProgress, _span
 from jigsawmil.slides.encoders import ENCODERS, SPECS
 from jigsawmil.slides.extract import Extracted, ExtractSettings
 from jigsawmil.synthetic.painter import Plan, paint, write_slide
@@ -105,7 +106,7 @@ def test_what_cannot_be_is_told_before_any_work(
     assert not list(tmp_path.rglob("*.h5"))
 
 
-def test_the_bar_shows_tiles_a_second_and_the_time_left(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_bar_shows_tiles_a_second_and_the_time_left(monkeypatch: pytest.MonkeyPatch) -> None:
     now = [100.0]
     monkeypatch.setattr(time, "perf_counter", lambda: now[0])
     out = io.StringIO()
@@ -125,7 +126,7 @@ def test_the_bar_shows_tiles_a_second_and_the_time_left(tmp_path: Path, monkeypa
 
     words: list[str] = []
     with progress:
-        found = progress.follow(results(), tmp_path)  # type: ignore[arg-type]
+        found = progress.follow(results())  # type: ignore[arg-type]
     assert [one.slide for one in found] == ["a", "b", "c"]
     assert words[0] == "b 50/200  20 tiles/s  18 s left"  # 7.5 s of b, 10 s of c
     assert words[3] == "b 200/200  20 tiles/s  10 s left"

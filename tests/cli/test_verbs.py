@@ -22,6 +22,7 @@ from jigsawmil.study import executors
 from jigsawmil.train.checkpoint import load_model
 from jigsawmil.train.estimator import SlideClassifier
 from jigsawmil.train.settings import Settings
+from jigsawmil.train.train_model import state_key
 
 Table = Callable[[Path], pd.DataFrame]
 
@@ -232,6 +233,6 @@ def test_ctrl_c_while_training(jigsawmil, given, quick, tmp_path: Path, monkeypa
 
 def test_a_training_goes_on_only_under_its_own_settings_and_on_its_own_cohort() -> None:
     settings = Settings()
-    assert models._key(settings, 0, "a") == models._key(Settings(), 0, "a")
+    assert state_key(settings, 0, "a") == state_key(Settings(), 0, "a")
     both = (settings, settings.replace(k=3))
-    assert len({models._key(s, seed, cohort) for s in both for seed in (0, 1) for cohort in "ab"}) == 8
+    assert len({state_key(s, seed, cohort) for s in both for seed in (0, 1) for cohort in "ab"}) == 8

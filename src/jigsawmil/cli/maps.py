@@ -27,10 +27,10 @@ from ..study.run import Run, is_run, open_run
 from ..train.checkpoint import CARD, load_model
 from ..train.config import TrainConfig
 from ..train.devices import pick_device
+from ..train.from_slides import feature_files
 from .app import app
 from .arguments import Device, Quiet, ReadingOptions
 from .groups import grouped
-from .models import feature_files
 from .screen import console, tracked
 
 FORMER = {"token_normalize_func": lambda name: "variant" if name == "method" else name}  # --method still works

@@ -118,9 +118,13 @@ def show_cohort(cohort: Cohort, screen: Console) -> None:
 def slide_files(items: Iterable[Path], screen: Console) -> list[Path]:
     """Slides among files and folders; what was passed over in folders is said."""
     found = find_slides(items)
-    if found.left_out:
-        named = ", ".join(file.name for file in found.left_out[:3]) + ", ..." * (len(found.left_out) > 3)
-        kinds = "pictures beside slides, or files of DICOM slides, of which one has to be named"
-        words = f"Passed over {len(found.left_out)} files ({kinds}): {escape(named)}"
-        screen.print(words, highlight=False, soft_wrap=True)
+    show_left_out(found.left_out, screen)
     return found.files
+
+
+def show_left_out(files: list[Path], screen: Console) -> None:
+    if files:
+        named = ", ".join(file.name for file in files[:3]) + ", ..." * (len(files) > 3)
+        kinds = "pictures beside slides, or files of DICOM slides, of which one has to be named"
+        words = f"Passed over {len(files)} files ({kinds}): {escape(named)}"
+        screen.print(words, highlight=False, soft_wrap=True)

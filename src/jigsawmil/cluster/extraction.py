@@ -17,8 +17,9 @@ import torch
 
 from ..config import choose
 from ..errors import ConfigError, SlideError
-from ..slides.encoders import encode, load_encoder
-from ..slides.extract import Extracted, ExtractSettings, extract_slide, keep_memory
+from ..slides.encoders import encode, encoder_spec, load_encoder
+from ..slides.extract import Extracted, ExtractSettings, extract_slide, features_folder, keep_memory
+from ..slides.extract_all import write_account
 from .ray import PATIENCE, check_release, get_ray, release
 
 TRIES = 3  # workers that a slide may lose before it is given up
@@ -33,6 +34,7 @@ def extract_on_ray(
     slides: Sequence[Path], out: Path, load: dict[str, Any], settings: ExtractSettings
 ) -> Iterator[Extracted]:
     """The files that `extract_here` writes, from the cluster that was joined. load: arguments of `load_encoder`."""
+    folder = features_folder(out, encoder_spec(load["name"]).name, settings)
     crew, waiting, lost, again = _Crew(out, load, settings), deque(slides), Counter[Path](), set[Path]()
     try:
         while waiting or crew.running:
@@ -43,14 +45,15 @@ def extract_on_ray(
                     again.add(slide)
                     waiting.append(slide)
                     continue
-                if found is not None:
-                    yield found
-                    continue
-                lost[slide] += 1
-                if lost[slide] < TRIES:
-                    waiting.appendleft(slide)
-                else:
-                    yield Extracted(slide.stem, "failed", error=f"{slide.name}: lost {TRIES} workers, the last: {why}")
+                if found is None:
+                    lost[slide] += 1
+                    if lost[slide] < TRIES:
+                        waiting.appendleft(slide)
+                        continue
+                    error = f"{slide.name}: lost {TRIES} workers, the last: {why}"
+                    found = Extracted(slide.stem, "failed", error=error)
+                write_account(found, folder)
+                yield found
     finally:
         crew.dismiss()
 

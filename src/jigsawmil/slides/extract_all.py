@@ -12,7 +12,7 @@ import pandas as pd
 
 from ..files import held, replacing
 from .encoders import load_encoder
-from .extract import NO_TISSUE, Extracted, ExtractSettings, extract_slide, keep_memory
+from .extract import NO_TISSUE, Extracted, ExtractSettings, extract_slide, features_folder, keep_memory
 
 COLUMNS = ("slide", "status", "tiles", "tissue_mm2", "seconds", "error")
 
@@ -24,7 +24,7 @@ def extract_here(
     settings: ExtractSettings,
     on_tiles: Callable[[Path, int, int], None] = lambda slide, done, total: None,
 ) -> Iterator[Extracted]:
-    """load: arguments of `load_encoder`."""
+    """Features of each slide, and `extracted.csv` beside them. load: arguments of `load_encoder`."""
     if settings.device == "cpu":
         keep_memory()
     encoder = load_encoder(**load, device=settings.device)
@@ -36,6 +36,7 @@ def extract_here(
             again.add(slide)
             waiting.append(slide)
         else:
+            write_account(found, features_folder(out, encoder.spec.name, settings))
             yield found
 
 
@@ -47,6 +48,7 @@ def write_account(one: Extracted, features: Path) -> None:
     if known or refused or one.status == "elsewhere":  # what is there stays, and what is said of it
         return
     row = pd.DataFrame([{name: getattr(one, name) for name in COLUMNS}]).round({"tissue_mm2": 4, "seconds": 2})
+    features.mkdir(parents=True, exist_ok=True)
     with _turn(features / ".extracted.lock"), replacing(path) as temporary:
         if path.exists():
             before = _read(path)

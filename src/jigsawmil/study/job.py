@@ -14,7 +14,7 @@ from safetensors.numpy import save_file
 
 from ..cohort.cohort import Cohort
 from ..cohort.splits import Fold
-from ..errors import LabelError, StudyError
+from ..errors import StudyError
 from ..files import new_folder, remove, sweep
 from ..graph import GraphConfig
 from ..nn.model import Model
@@ -26,6 +26,7 @@ from ..train.infer import run_model
 from ..train.origin import origin
 from ..train.progress import Epoch
 from ..train.settings import Settings
+from ..train.train_model import fingerprint
 from .records import JobRecord
 from .run_folder import JobFolder
 from .study import CohortSpec
@@ -171,24 +172,3 @@ def predict_table(
         attention |= zip(seen.batch.slide_ids, seen.attention, strict=True)
         coords |= {f"{slide}/coords": values for slide, values in zip(seen.batch.slide_ids, seen.coords, strict=True)}
     return pd.DataFrame(rows), attention | coords
-
-
-def check_patients(cohort: Cohort) -> None:
-    """A patient can be one bag only where its slides have one label."""
-    mixed: dict[str, set[int]] = {}
-    for patient, label in zip(cohort.patients, cohort.labels, strict=True):
-        mixed.setdefault(str(patient), set()).add(int(label))
-    wrong = [patient for patient, labels in mixed.items() if len(labels) > 1]
-    if wrong:
-        raise LabelError(
-            f"{len(wrong)} patients have slides of several labels: {', '.join(wrong[:10])}; expected one label a "
-            "patient at level patient. Use level slide, or correct the table."
-        )
-
-
-def fingerprint(cohort: Cohort) -> str:
-    """Of what the labels and the features hold, without reading features."""
-    rows = [[s.slide_id, s.patient_id, cohort.label_of(s), s.patches] for s in cohort.slides]
-    rows.sort()
-    text = json.dumps([cohort.classes, cohort.task, cohort.dim, rows])
-    return hashlib.sha256(text.encode()).hexdigest()[:16]

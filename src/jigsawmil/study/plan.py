@@ -10,7 +10,8 @@ from ..cohort.splits import Fold, check_folds, make_folds
 from ..errors import JigsawmilError, StudyError
 from ..graph import GraphConfig
 from ..train.settings import Settings
-from .job import Job, check_patients, fingerprint
+from ..train.train_model import check_patients, fingerprint
+from .job import Job
 from .records import JobRecord
 from .run_folder import RunFolder
 from .study import Study
