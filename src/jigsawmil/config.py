@@ -6,7 +6,7 @@ command line, study files, `SlideClassifier`, the report and docs/settings.md ar
 
 import dataclasses
 import difflib
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from typing import Any, NamedTuple, TypeVar
 
 from .errors import ConfigError
@@ -73,9 +73,14 @@ def choose(name: str, value: Any, options: Iterable[str]) -> None:
     options = list(options)
     if value in options:
         return
-    near = difflib.get_close_matches(str(value), options, n=1, cutoff=0.4)
-    hint = f" Did you mean {near[0]!r}?" if near else ""
-    raise ConfigError(f"{name}: found {value!r}, expected one of {', '.join(options)}.{hint}")
+    raise ConfigError(f"{name}: found {value!r}, expected one of {', '.join(options)}.{did_you_mean(value, options)}")
+
+
+def did_you_mean(value: Any, options: Iterable[str], key: Callable[[str], str] = str) -> str:
+    """A question with the nearest option, to end an error; empty if none is near. key: what is compared of each."""
+    named = {key(option): option for option in options}
+    near = difflib.get_close_matches(key(str(value)), named, n=1, cutoff=0.4)
+    return f" Did you mean {named[near[0]]!r}?" if near else ""
 
 
 def one_of(names: Iterable[str]) -> str:

@@ -1,8 +1,5 @@
 """Cohorts from files and from memory: the join, the classes, what is kept in memory, reading ahead."""
 
-import threading
-import time
-from collections.abc import Iterator
 from pathlib import Path
 
 import h5py
@@ -155,85 +152,12 @@ def reads(monkeypatch: pytest.MonkeyPatch) -> list[str]:
     return seen
 
 
-def test_nothing_is_read_before_it_is_needed_and_nothing_twice(files: tuple[Path, Path], reads: list[str]) -> None:
+def test_nothing_is_read_before_it_is_needed(files: tuple[Path, Path], reads: list[str]) -> None:
     cohort = Cohort.read(*files)
     assert reads == []
-    for _ in range(2):
-        assert cohort.subset([3, 1]).bag(0).slide_id == "d"
-        assert cohort.bag(1).slide_id == "b"
-    assert reads == ["d", "b"]  # a subset shares what is in memory
-
-
-@pytest.mark.parametrize("fit", [0, 1, 3, 4])
-def test_epochs_find_in_memory_what_the_budget_holds(files: tuple[Path, Path], reads: list[str], fit: int) -> None:
-    size = Cohort.read(*files).bag(0).nbytes
-    reads.clear()
-    cohort = Cohort.read(*files, memory_gb=(fit + 0.5) * size / 1e9)
-    epochs = 5
-    for _ in range(epochs):
-        list(cohort.prefetch(range(4)))
-    assert len(reads) == fit + epochs * (4 - fit)  # one that evicts the oldest would read all, every time
-
-
-def test_reading_ahead_keeps_the_order_and_gives_the_same_bags(files: tuple[Path, Path]) -> None:
-    cohort = Cohort.read(*files, memory_gb=0)
-    order = [2, 0, 3, 3, 1, 0]
-    for depth in (1, 4, 100):
-        ahead = list(cohort.prefetch(order, depth=depth))
-        assert [bag.slide_id for bag in ahead] == [cohort.slides[i].slide_id for i in order]
-        assert all(torch.equal(bag.features, cohort.bag(i).features) for bag, i in zip(ahead, order, strict=True))
-    assert list(cohort.prefetch([])) == []
-
-
-def prefetch_threads() -> list[threading.Thread]:
-    return [thread for thread in threading.enumerate() if thread.name.startswith("prefetch")]
-
-
-def wait_for(condition: object) -> None:
-    for _ in range(500):
-        if condition():
-            return
-        time.sleep(0.01)
-    pytest.fail("waited five seconds")
-
-
-def test_reading_ahead_is_bounded_and_ends_with_its_consumer(files: tuple[Path, Path], reads: list[str]) -> None:
-    cohort = Cohort.read(*files, memory_gb=0)
-    taken: list[int] = []
-
-    def indices() -> Iterator[int]:
-        for i in range(1000):
-            taken.append(i)
-            yield i % 4
-
-    bags = cohort.prefetch(indices(), depth=3)
-    next(bags)
-    wait_for(lambda: len(reads) == 4)  # one handed out, three ahead, while the consumer is busy
-    assert len(prefetch_threads()) == 1
-    assert len(taken) == 4
-    bags.close()
-    assert prefetch_threads() == []
-    assert len(reads) == 4
-
-
-def test_bags_ordered_but_not_begun_are_not_read_after_the_end(monkeypatch: pytest.MonkeyPatch) -> None:
-    cohort = Cohort.from_bags([make_bag("a"), make_bag("b")], [0, 1])
-    seen: list[int] = []
-    monkeypatch.setattr(Cohort, "bag", lambda self, index: time.sleep(0.02) or seen.append(index))
-    bags = cohort.prefetch([0, 1] * 100, depth=100)
-    next(bags)
-    bags.close()
-    assert len(seen) < 20
-
-
-def test_an_error_reaches_the_consumer_at_its_place(files: tuple[Path, Path]) -> None:
-    cohort = Cohort.read(*files)
-    (files[1] / "c.h5").write_bytes(b"overwritten since")
-    bags = cohort.prefetch(range(4))
-    assert [next(bags).slide_id, next(bags).slide_id] == ["007", "b"]
-    with pytest.raises(FeatureError, match=r"c\.h5"):
-        next(bags)
-    assert prefetch_threads() == []
+    assert cohort.subset([3, 1]).bag(0).slide_id == "d"
+    assert cohort.bag(1).slide_id == "b"
+    assert reads == ["d", "b"]
 
 
 def test_subsets_keep_classes_order_and_take_masks(files: tuple[Path, Path]) -> None:
@@ -256,7 +180,6 @@ def test_bags_in_memory_stay_in_their_order() -> None:
     assert all(cohort.bag(i) is bag for i, bag in enumerate(bags))
     assert (cohort.classes, cohort.labels.tolist()) == (("0", "1"), [1, 0, 1])
     assert cohort.patients.tolist() == ["P1", "P2", "P1"]
-    assert [bag.slide_id for bag in cohort.prefetch([2, 0])] == ["m", "z"]
 
 
 @pytest.mark.parametrize(

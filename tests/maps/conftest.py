@@ -2,15 +2,4 @@
 
 from ..fixtures.models import cohort, feed, small  # noqa: F401
 from ..fixtures.runs import drawn, graded, legible, make_run, predictions, whole  # noqa: F401
-from ..fixtures.slides import (  # noqa: F401
-    digests,
-    encoder,
-    painted,
-    painting,
-    picture,
-    plan,
-    real_slide,
-    script,
-    slides,
-    tiff,
-)
+from ..fixtures.slides import *  # noqa: F403

@@ -40,11 +40,6 @@ def test_any_scale_from_any_pyramid_shows_the_same_place(
     assert far(found, np.asarray(there)) < 6  # the waves change by up to 3 a level-0 pixel
 
 
-def test_reading_at_a_resolution_is_reading_that_many_microns(picture: Pixels, tiff: Tiff) -> None:
-    with open_slide(tiff(picture), mpp=0.25) as slide:
-        assert np.array_equal(slide.read_at(40, 60, 128, 0.5), slide.read(40, 60, 256, 128))
-
-
 def test_a_thumbnail_has_one_exact_scale_and_is_never_enlarged(picture: Pixels, tiff: Tiff) -> None:
     with open_slide(tiff(picture, levels=(4,)), mpp=0.5) as slide:
         small, scale = slide.thumbnail(200)

@@ -1,14 +1,3 @@
 """Synthetic slides."""
 
-from ..fixtures.slides import (  # noqa: F401
-    digests,
-    encoder,
-    painted,
-    painting,
-    picture,
-    plan,
-    real_slide,
-    script,
-    slides,
-    tiff,
-)
+from ..fixtures.slides import *  # noqa: F403

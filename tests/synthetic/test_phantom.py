@@ -346,9 +346,13 @@ def test_an_interrupted_write_leaves_nothing(tmp_path: Path, monkeypatch: pytest
 @pytest.mark.parametrize(
     ("kind", "knobs", "message"),
     [
-        ("arangement", {}, "'arangement' is unknown; did you mean 'arrangement'"),
-        ("xyz", {}, "'xyz' is unknown. Known: composition, arrangement, position"),
-        ("position", {"slide": 10}, "no setting 'slide'; did you mean 'slides'"),
+        (
+            "arangement",
+            {},
+            "arrangement, position. Did you mean 'arrangement'",
+        ),
+        ("xyz", {}, "found 'xyz', expected one of composition, arrangement, position"),
+        ("position", {"slide": 10}, "nest. Did you mean 'slides'"),
         ("position", {"slides": 1}, "slides=1 is impossible; expected a whole number from 2"),
         ("position", {"slides": 2.5}, "slides=2.5 is impossible; expected a whole number"),
         ("position", {"seed": -1}, "seed=-1"),

@@ -126,7 +126,7 @@ def test_a_place_that_cannot_be_written_is_named(tmp_path: Path) -> None:
         ({"n": "9"}, "n: found '9', expected a whole number"),
         ({"seed": -1}, "seed: found -1"),
         ({"dim": 8}, "standin: phantom dim=8 is impossible"),
-        ({"kind": "arangement"}, "did you mean 'arrangement'"),
+        ({"kind": "arangement"}, "Did you mean 'arrangement'"),
         ({"noise": "big"}, "noise='big'"),
         ({"balance": 0.0}, "leaves a class without any"),
         ({"balance": [0.5, 0.3, 0.2]}, "found ['IDC', 'ILC'], expected 3 different names"),

@@ -148,7 +148,7 @@ def test_slides_from_files_are_prepared_once_too(tmp_path: Path, cohort: Cohort)
         write_bag(cohort.bag(i), tmp_path / "features" / f"{cohort.slides[i].slide_id}.h5")
     rows = [f"{slide.slide_id},{i % 2}" for i, slide in enumerate(cohort.slides[:4])]
     (tmp_path / "labels.csv").write_text("\n".join(["slide_id,label", *rows]))
-    read = Cohort.read(tmp_path / "labels.csv", tmp_path / "features", memory_gb=0.0)
+    read = Cohort.read(tmp_path / "labels.csv", tmp_path / "features")
     feed = Feed(read, GRAPH, grid=3)
     before = [feed.batch([i]).features.clone() for i in range(4)]
     for file in (tmp_path / "features").iterdir():

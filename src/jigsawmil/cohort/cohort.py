@@ -1,6 +1,6 @@
 """A cohort: slides with a class and a patient, and their bags, read when they are needed."""
 
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import TypedDict, TypeVar, Unpack
@@ -12,7 +12,6 @@ from numpy.typing import NDArray
 from ..bags.bag import Bag, Unit
 from ..bags.formats import BagInfo, find_bags, read_bag
 from ..bags.provenance import Encoding
-from ..bags.store import Store, read_ahead
 from ..bags.tile_spec import TileSpec
 from ..errors import FeatureError, LabelError
 from ..tasks import choose_task, get_task
@@ -64,8 +63,7 @@ class Cohort:
     encoding: Encoding | None  # how the encoder was applied, likewise
     left_out: tuple[LeftOut, ...]
     notes: tuple[str, ...]
-    read_slide: Callable[[Slide], Bag] = field(repr=False)  # past the store
-    _store: Store[Slide, Bag] = field(repr=False)
+    read_slide: Callable[[Slide], Bag] = field(repr=False)
 
     @classmethod
     def read(
@@ -80,7 +78,6 @@ class Cohort:
         patch_size: float | None = None,
         unit: Unit | None = None,
         skip_missing: bool = False,
-        memory_gb: float = 4.0,
         progress: Progress | None = None,
         **columns: Unpack[Columns],
     ) -> "Cohort":
@@ -88,7 +85,7 @@ class Cohort:
 
         positive: of two classes, the one whose probability is reported. task: one of `jigsawmil.tasks.TASKS`; None:
         binary for two classes, multiclass for more. ordinal: short for task="ordinal", grades in their order.
-        mpp, patch_size, unit: what the feature files leave open, see `read_bag`. memory_gb: for bags kept in memory.
+        mpp, patch_size, unit: what the feature files leave open, see `read_bag`.
         """
         report = check(
             labels, features,
@@ -102,7 +99,7 @@ class Cohort:
             bag = read_bag(slide.path, mpp=mpp, patch_size=patch_size, unit=unit)
             return replace(bag, slide_id=slide.slide_id)
 
-        return _build(report, report.entries, positive, ordinal, task, read, memory_gb)
+        return _build(report, report.entries, positive, ordinal, task, read)
 
     @classmethod
     def from_bags(
@@ -137,7 +134,7 @@ class Cohort:
             raise LabelError(report.summary())
         entry_of = {entry.slide_id: entry for entry in report.entries}
         entries = [entry_of[slide_id] for slide_id in kept]
-        return _build(report, entries, positive, ordinal, task, lambda slide: kept[slide.slide_id], 0)
+        return _build(report, entries, positive, ordinal, task, lambda slide: kept[slide.slide_id])
 
     def __len__(self) -> int:
         return len(self.slides)
@@ -177,15 +174,11 @@ class Cohort:
         return np.array([slide.site or "" for slide in self.slides], dtype=str)
 
     def bag(self, index: int) -> Bag:
-        """The bag of one slide, from memory or from its file."""
-        return self._store.get(self.slides[index])
-
-    def prefetch(self, indices: Iterable[int], depth: int = 4) -> Iterator[Bag]:
-        """Bags in the order of `indices`, up to `depth` of them read ahead in one background thread."""
-        return read_ahead(self.bag, indices, depth)
+        """The bag of one slide, read from its file if it is not in memory."""
+        return self.read_slide(self.slides[index])
 
     def subset(self, indices: Sequence[int] | NDArray[np.int64] | NDArray[np.bool_]) -> "Cohort":
-        """Some of the slides, in the given order (or by a mask); classes and the bags in memory are shared."""
+        """Some of the slides, in the given order (or by a mask); with the same classes."""
         chosen = np.arange(len(self))[np.asarray(indices, dtype=None if len(indices) else np.int64)]
         return replace(self, slides=tuple(self.slides[i] for i in chosen))
 
@@ -231,7 +224,6 @@ def _build(
     ordinal: bool,
     task: str | None,
     read: Callable[[Slide], Bag],
-    memory_gb: float,
 ) -> Cohort:
     labels = [entry.label for entry in entries]
     chosen = choose_task(labels, task, ordinal)
@@ -242,12 +234,11 @@ def _build(
     )
     encoder = next((entry.info.encoder for entry in entries if entry.info.encoder), None)
     notes = tuple(map(str, report.notes))
-    store = Store(read, memory_gb * 1e9)
     infos = [entry.info for entry in entries]
     tiles, encoding = _common(info.tiles for info in infos), _common(info.encoding for info in infos)
     return Cohort(
         slides, classes, chosen.name, infos[0].dim, encoder, _patch_um(infos), tiles, encoding, report.left_out, notes,
-        read, store,
+        read,
     )  # fmt: skip
 
 

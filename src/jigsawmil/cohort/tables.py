@@ -1,12 +1,12 @@
 """Tables as people save them (CSV, TSV, XLSX): cells as text, and which column plays which role."""
 
 import csv
-import difflib
 import re
 from collections.abc import Collection, Sequence
 from pathlib import Path
 from typing import NamedTuple
 
+from ..config import did_you_mean
 from ..errors import LabelError
 
 # Cells that hold nothing. "None", "null", "unknown" are not among them: they are used as classes.
@@ -41,8 +41,7 @@ class Table(NamedTuple):
             return name
         if name in self.columns:
             raise LabelError(f"{self.name}: the column {name!r} is there {self.columns.count(name)} times. Rename one.")
-        near = difflib.get_close_matches(plain_name(name), map(plain_name, self.columns), n=1)
-        hint = f" Did you mean {next(c for c in self.columns if plain_name(c) == near[0])!r}?" if near else ""
+        hint = did_you_mean(name, self.columns, key=plain_name)
         raise LabelError(f"{self.name}: no column {name!r} for {option_for(role)}. Found {self.found()}.{hint}")
 
     def pick(self, role: str, known: Sequence[str], named: str | None) -> str | None:

@@ -97,10 +97,6 @@ class Slide:
         """
         return self._read(x, y, (size, size), (out, out))
 
-    def read_at(self, x: float, y: float, out: int, mpp: float) -> Picture:
-        """out x out pixels of `mpp` microns each, with top-left (x, y) in level-0 pixels."""
-        return self.read(x, y, out * mpp / self.needed_mpp, out)
-
     def tile(self, scale: float, column: int, row: int, edge: int = 256) -> Picture:
         """A tile of the lattice from (0, 0) at `scale` level-0 pixels a pixel, for viewers; white beyond the slide."""
         step = edge * scale

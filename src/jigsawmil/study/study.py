@@ -21,8 +21,8 @@ class CohortSpec:
     features: str
     options: tuple[tuple[str, Any], ...] = ()
 
-    def read(self, memory_gb: float = 0.0) -> Cohort:
-        return Cohort.read(self.labels, self.features, memory_gb=memory_gb, **dict(self.options))
+    def read(self) -> Cohort:
+        return Cohort.read(self.labels, self.features, **dict(self.options))
 
 
 @dataclass(frozen=True, kw_only=True)

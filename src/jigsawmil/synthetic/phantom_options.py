@@ -1,12 +1,11 @@
 """The knobs of a phantom cohort, and the names of what is planted."""
 
-import difflib
-from collections.abc import Iterable
 from dataclasses import dataclass, fields
 from math import ceil
 from numbers import Integral, Real
 from typing import Any
 
+from ..config import choose
 from ..errors import ConfigError
 
 LATENT = 16  # dimension of the subspace in which types, and most of the noise, differ
@@ -77,8 +76,7 @@ class PhantomSpec:
     nest: int = 30
 
     def __post_init__(self) -> None:
-        if self.kind not in CLASSES:
-            raise ConfigError(f"phantom kind {self.kind!r} is unknown{_nearest(self.kind, CLASSES)}")
+        choose("phantom kind", self.kind, CLASSES)
         for field in fields(self)[1:]:
             values = getattr(self, field.name)
             for value in values if isinstance(values, tuple) else (values,):
@@ -129,8 +127,7 @@ def phantom_spec(kind: str, **knobs: Any) -> PhantomSpec:
     """A `PhantomSpec`; a misspelt knob is an error that names the nearest one."""
     known = [field.name for field in fields(PhantomSpec)[1:]]
     for key in knobs:
-        if key not in known:
-            raise ConfigError(f"phantom has no setting {key!r}{_nearest(key, known)}")
+        choose("phantom setting", key, known)
     return PhantomSpec(kind=kind, **knobs)
 
 
@@ -140,9 +137,3 @@ def _check_number(key: str, value: object, *, whole: bool) -> None:
     if not number or not low <= value <= high:  # type: ignore[operator]
         noun = "a whole number" if whole else "a number"
         raise ConfigError(f"phantom {key}={value!r} is impossible; expected {noun} from {low} to {high}.")
-
-
-def _nearest(word: str, known: Iterable[str]) -> str:
-    close = difflib.get_close_matches(str(word), list(known), 1, 0.5)
-    hint = f"; did you mean {close[0]!r}?" if close else "."
-    return f"{hint} Known: {', '.join(known)}."

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import difflib
 import re
 from collections import defaultdict
 from collections.abc import Iterable, Iterator, Sequence
@@ -12,7 +11,7 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from .. import statistics
-from ..config import require
+from ..config import did_you_mean, require
 from ..errors import LabelError
 from .task import Calibration, CalibrationWords, Floats, Integers, LabelProblem, Targets, Task
 
@@ -59,8 +58,7 @@ class ClassTask(Task):
 
     def check_positive(self, classes: Sequence[str], positive: str) -> None:
         if positive not in classes:
-            near = difflib.get_close_matches(positive, classes, n=1, cutoff=0.5)
-            hint = f" Did you mean {near[0]!r}?" if near else ""
+            hint = did_you_mean(positive, classes)
             raise LabelError(f"positive={positive!r} is not a label. Found {quoted(classes)}.{hint}")
 
     def label_problems(self, slides: Sequence[tuple[str, str]]) -> Iterator[LabelProblem]:
