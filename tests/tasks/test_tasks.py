@@ -12,7 +12,7 @@ from jigsawmil.tasks import TASKS, BinaryTask, choose_task, get_task, register_t
 
 PACKAGE = Path(__file__).parents[2] / "src" / "jigsawmil"
 CHOICES = re.compile(
-    r"""\btask\s*(==|!=)|\btask\s+(not\s+)?in\s*[(\[{]|["'](binary|multiclass|ordinal)["']\s*[:\]]"""
+    r"""\btask\s*(==|!=)|\btask\s+(not\s+)?in\s*[(\[{]|["'](binary|multiclass)["']\s*[:\]]"""
     r"""|Literal\[["']binary|len\([\w.]*classes\)\s*((==|!=|>|<=)\s*2|(==|>=|<)\s*3)\b"""
 )
 

@@ -14,7 +14,7 @@ from ..statistics.bands import RESAMPLES, Kind
 from ..study.control import shuffle_control
 from ..study.pooled import Pooled, fold_areas, pool
 from ..study.run import Run
-from ..tasks import Task, get_task
+from ..tasks import FIGURES, Task, get_task
 from .control import blind_variants, control_lines, control_table
 from .examples import SHOWN, example_cards, has_attention
 from .headline import Answer, answer, behind
@@ -28,7 +28,7 @@ from .plots import (
     trace_figure,
     trust_figure,
 )
-from .tables import FIGURES, comparison_table, counted, number, summary_table
+from .tables import comparison_table, counted, number, summary_table
 
 CALIBRATED = ("brier", "ece", "calibration_slope", "calibration_intercept")
 CALIBRATION = tuple(FIGURES[name].replace("\n", " ") for name in CALIBRATED)  # a table of their own

@@ -13,23 +13,11 @@ import numpy as np
 import pandas as pd
 
 from ..errors import StudyError
+from ..tasks import figure_headers
 
 ALPHA = 0.05
 FEW_FOLDS = 5  # below which the corrected t has little power (docs/statistics.md)
 CLEARLY_LOWER = 0.05  # pooled below the mean over folds: the folds' models are calibrated differently
-
-FIGURES = {  # shown in this order while there is room
-    "auc_patient": "AUC by\npatient",
-    "quadratic_kappa": "quadratic\nkappa",
-    "balanced_accuracy": "balanced\naccuracy",
-    "auprc": "AUPRC",
-    "f1": "F1",
-    "mae": "error in\ngrades",
-    "brier": "Brier",
-    "ece": "ECE",
-    "calibration_slope": "calibr.\nslope",
-    "calibration_intercept": "calibr.\nintercept",
-}
 
 
 class Column(NamedTuple):
@@ -92,8 +80,13 @@ def _summary_columns(summary: pd.DataFrame) -> list[Column]:
         Column("AUC,\nmean of folds", [plus_minus(row["auc_mean"], row["auc_std"]) for row in rows_of(summary)]),
         Column("AUC, pooled\n[95 % interval]", [_bounded(row["auc_oof"], *interval(row)) for row in rows_of(summary)]),
     ]
-    shown = [name for name in FIGURES if name in summary and summary[name].notna().any()]
-    return columns + [Column(FIGURES[n], [number(v) for v in summary[n].astype(float)], optional=True) for n in shown]
+    shown = {
+        name: header for name, header in figure_headers().items() if name in summary and summary[name].notna().any()
+    }
+    return columns + [
+        Column(header, [number(v) for v in summary[name].astype(float)], optional=True)
+        for name, header in shown.items()
+    ]
 
 
 def interval(row: pd.Series) -> tuple[float, float]:

@@ -248,10 +248,11 @@ def bootstrap_interval(
     return Interval(area, float(low), float(high))
 
 
-def patient_level(frame: pd.DataFrame) -> pd.DataFrame:
+def patient_level(frame: pd.DataFrame, columns: Sequence[str] | None = None) -> pd.DataFrame:
     """One row a patient (within method, fold and seed, where the table has them): mean probability over its slides.
 
-    `slide_id` becomes the patient's id, so the result is again a table of predictions.
+    `slide_id` becomes the patient's id, so the result is again a table of predictions. columns: those averaged; None:
+    all whose names start with `probability`.
     """
     mixed = frame.groupby("patient_id")["label"].nunique()
     if (mixed > 1).any():
@@ -260,8 +261,8 @@ def patient_level(frame: pd.DataFrame) -> pd.DataFrame:
             "slides needs one label a patient. Judge these predictions by slide."
         )
     keys = [k for k in ("variant", "fold", "seed", "patient_id") if k in frame]
-    probabilities = {c: "mean" for c in frame if c == "probability" or str(c).startswith("probability_")}
-    rows = frame.groupby(keys, sort=False, as_index=False).agg({"label": "first"} | probabilities)
+    averaged = [c for c in frame if str(c).startswith("probability")] if columns is None else columns
+    rows = frame.groupby(keys, sort=False, as_index=False).agg({"label": "first"} | dict.fromkeys(averaged, "mean"))
     return rows.assign(slide_id=rows["patient_id"])
 
 

@@ -35,7 +35,7 @@ def compare_methods(
     if table.patients_with_several:
         level = "slide, clustered" if table.patients_of_mixed_label else "patient"
     if level == "patient":
-        table = replace(table, frame=patient_level(table.frame))
+        table = replace(table, frame=patient_level(table.frame, table.columns))
     rows = [_compare(table, a, b, clustered=level == "slide, clustered") for a, b in combinations(table.methods, 2)]
     columns = [
         "variant_a",
@@ -78,7 +78,7 @@ def summarise(
         boot = table.task.bootstrap(y, p, patients, np.random.default_rng(seed), resamples=resamples)
         by_patient = float("nan")
         if not table.patients_of_mixed_label:
-            whole = patient_level(pooled)
+            whole = patient_level(pooled, table.columns)
             by_patient = table.task.area(whole["label"], table.matrix(whole))
         rows.append(
             {"variant": method, "folds": runs.index.unique("fold").size, "auc_mean": runs.mean(), "auc_std": runs.std()}

@@ -8,6 +8,7 @@ import pandas as pd
 from ..cohort.cohort import Cohort
 from ..errors import StudyError
 from ..files import write_csv
+from ..tasks import get_task
 from ..train.origin import origin
 from .compare import compare_methods, summarise
 from .control import shuffle_control
@@ -94,7 +95,7 @@ def _write_tables(run: RunFolder, jobs: Sequence[Job], cohorts: Mapping[str, Coh
         mine = [job for job in jobs if job.cohort == name and job.done]
         if not mine:
             continue
-        table = pd.concat([_predictions(job) for job in mine], ignore_index=True)
+        table = pd.concat([_predictions(job, cohort) for job in mine], ignore_index=True)
         found["predictions"].append(table.assign(cohort=name))
         complete = table[table["variant"].isin(whole(jobs, name))]
         if len(complete):
@@ -122,10 +123,10 @@ def _write_control(
     write_csv(pd.concat(tests, ignore_index=True) if tests else pd.DataFrame(), run.control.table("control"))
 
 
-def _predictions(job: Job) -> pd.DataFrame:
+def _predictions(job: Job, cohort: Cohort) -> pd.DataFrame:
     try:  # all as text: ids may look like a number or like NA, and pandas may round numbers in their last digit
         table = pd.read_csv(job.files.predictions, dtype=str, keep_default_na=False)
-        for column in table.columns[table.columns.str.startswith("probability")]:
+        for column in table.columns.intersection(get_task(cohort.task).columns(cohort.classes)):
             table[column] = table[column].map(float)
     except (OSError, ValueError) as error:
         name = job.files.predictions.name

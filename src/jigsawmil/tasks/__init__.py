@@ -18,10 +18,11 @@ from .binary import BinaryTask
 from .classes import ClassTask, sort_classes
 from .multiclass import MulticlassTask
 from .ordinal import OrdinalTask
-from .task import Targets, Task
+from .task import FIGURES, Targets, Task
 
 __all__ = [
-    "TASKS", "BinaryTask", "ClassTask", "MulticlassTask", "OrdinalTask", "Targets", "Task", "choose_task", "get_task",
+    "FIGURES", "TASKS", "BinaryTask", "ClassTask", "MulticlassTask", "OrdinalTask", "Targets", "Task", "choose_task",
+    "figure_headers", "get_task",
     "reading_options", "register_task", "sort_classes", "task_of_table",
 ]  # fmt: skip
 
@@ -39,6 +40,11 @@ def get_task(name: str) -> Task:
     """The task of that name; a ConfigError lists the known ones."""
     choose("task", name, TASKS)
     return TASKS[name]
+
+
+def figure_headers() -> dict[str, str]:
+    """Columns of a summary that are figures -> header, in the order in which tables show them."""
+    return FIGURES | {name: header for task in TASKS.values() for name, header in task.headers.items()}
 
 
 def choose_task(labels: Iterable[str], task: str | None = None, ordinal: bool = False) -> Task:

@@ -20,6 +20,19 @@ Floats = NDArray[np.float64]
 Integers = NDArray[np.int64]
 Booleans = NDArray[np.bool_]
 
+FIGURES = {  # headers in tables, which show them in this order while there is room
+    "auc_patient": "AUC by\npatient",
+    "quadratic_kappa": "quadratic\nkappa",
+    "balanced_accuracy": "balanced\naccuracy",
+    "auprc": "AUPRC",
+    "f1": "F1",
+    "mae": "error in\ngrades",
+    "brier": "Brier",
+    "ece": "ECE",
+    "calibration_slope": "calibr.\nslope",
+    "calibration_intercept": "calibr.\nintercept",
+}
+
 
 class Targets(NamedTuple):
     """Labels as a task sees them."""

@@ -1,0 +1,1 @@
+from ..cli.conftest import cohort, given, jigsawmil, quick  # noqa: F401
