@@ -8,8 +8,9 @@ import pandas as pd
 from matplotlib.figure import Figure
 from matplotlib.ticker import NullLocator, ScalarFormatter
 
-from jigsawmil.drawing import method_styles, own_style, save
+from jigsawmil.drawing import own_style, save
 from jigsawmil.report.plots import forest_figure, trace_figure
+from jigsawmil.report.plots.styles import method_styles
 
 from .jigsaw_cases import LEAST, RULES
 

@@ -1,6 +1,6 @@
-"""One look for every picture: colours of methods, matplotlib's settings, the same bytes for the same figure."""
+"""One look for every picture: spare colours, matplotlib's settings, the same bytes for the same figure."""
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from io import BytesIO
 from pathlib import Path
@@ -15,16 +15,8 @@ from .files import replacing
 Dash = Literal["-", "--", ":", "-."]
 Styles = Mapping[str, tuple[str, Dash]]  # method -> colour, dash
 
-# Okabe and Ito's colours (safe for the colour-blind) but for their yellow, which a white page swallows. Blue without a
-# graph, green to red with one; the darker of two neighbours has the jigsaw.
-COLOURS = {
-    "abmil": "#56B4E9",
-    "abmil+jigsaw": "#0072B2",
-    "graph-mil": "#009E73",
-    "graph-abmil": "#E69F00",
-    "graph-abmil+jigsaw": "#D55E00",
-}
-SPARE = ("#CC79A7", "#000000", "#7F7F7F")  # for variants by other names
+# of Okabe and Ito's colours those that no method has, but for their yellow, which a white page swallows
+SPARE = ("#CC79A7", "#000000", "#7F7F7F")
 DASHES: tuple[Dash, ...] = ("-", "--", ":", "-.")  # once the colours are used up
 GREY = "0.6"
 STYLE = {
@@ -43,21 +35,6 @@ METADATA: dict[str, dict[str, None]] = {
     ".pdf": {"Creator": None, "Producer": None, "CreationDate": None},
     ".svg": {"Date": None, "Creator": None},
 }
-
-
-def method_styles(methods: Iterable[str]) -> dict[str, tuple[str, Dash]]:
-    """Colour and dash of each method, in order of appearance.
-
-    They depend only on which methods there are: the five have their own colour, others take what is left by name.
-    """
-    names = list(dict.fromkeys(methods))
-    others = sorted(set(names) - set(COLOURS))
-    free = [c for m, c in COLOURS.items() if m not in names]
-    palette = [*SPARE[:1], *free, *SPARE[1:]]
-    styles: dict[str, tuple[str, Dash]] = {m: (COLOURS[m], DASHES[0]) for m in names if m in COLOURS}
-    for i, name in enumerate(others):
-        styles[name] = (palette[i % len(palette)], DASHES[i // len(palette) % len(DASHES)])
-    return {name: styles[name] for name in names}
 
 
 @contextmanager

@@ -8,9 +8,10 @@ import pytest
 from matplotlib.colors import to_hex
 from matplotlib.figure import Figure
 
-from jigsawmil.drawing import method_styles, own_style
+from jigsawmil.drawing import own_style
 from jigsawmil.report.plots import band_figure, calibration_figure, confusion_figure, trust_figure
 from jigsawmil.report.plots.agreement import confusion
+from jigsawmil.report.plots.styles import method_styles
 from jigsawmil.statistics.metrics import calibration_points
 from jigsawmil.study.compare import summarise
 from jigsawmil.study.pooled import pool

@@ -14,7 +14,7 @@ from matplotlib.figure import Figure
 from matplotlib.image import imread
 from matplotlib.legend import Legend
 
-from jigsawmil.drawing import COLOURS, method_styles, own_style
+from jigsawmil.drawing import own_style
 from jigsawmil.errors import StudyError
 from jigsawmil.maps.pictures import attention_figure, attention_maps
 from jigsawmil.maps.values import percentiles
@@ -28,6 +28,7 @@ from jigsawmil.report.plots import (
     trace_figure,
     trace_plot,
 )
+from jigsawmil.report.plots.styles import COLOURS, method_styles
 from jigsawmil.statistics.metrics import auc
 from jigsawmil.study.compare import summarise
 

@@ -5,13 +5,14 @@ from html import unescape
 from pathlib import Path
 from re import sub
 
-from ..drawing import method_styles, own_style
+from ..drawing import own_style
 from ..errors import StudyError
 from ..files import replacing
 from ..study.run import Run, open_run
 from ..study.run_folder import RunFolder
 from .headline import overall
 from .html import Html, join, listed, tag
+from .plots.styles import method_styles
 from .provenance import (
     methods_section,
     missing_section,

@@ -11,11 +11,12 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from matplotlib.lines import Line2D
 
-from ...drawing import GREY, Dash, Styles, method_styles, own_style, save
+from ...drawing import GREY, Dash, Styles, own_style, save
 from ...statistics.bands import Band, Kind, band, curve, resampled_patients
 from ...statistics.metrics import auc, average_precision, delong_interval, roc_points
 from ...study.pooled import Pooled, pool
 from .panels import TITLE, at_bottom, at_left, panels
+from .styles import method_styles
 
 AXES = {"roc": ("false positive rate", "true positive rate"), "pr": ("recall", "precision")}
 

@@ -8,8 +8,9 @@ import pandas as pd
 from matplotlib.figure import Figure
 from matplotlib.lines import Line2D
 
-from ...drawing import GREY, Styles, method_styles, own_style, save
+from ...drawing import GREY, Styles, own_style, save
 from ..tables import cohort_line, cohorts, interval
+from .styles import method_styles
 
 
 def forest_plot(summary: pd.DataFrame, path: str | Path) -> None:

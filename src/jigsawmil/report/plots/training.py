@@ -9,10 +9,11 @@ from matplotlib.figure import Figure
 from matplotlib.lines import Line2D
 from matplotlib.ticker import MaxNLocator
 
-from ...drawing import COLOURS, Styles, method_styles, own_style, save
+from ...drawing import Styles, own_style, save
 from ...errors import StudyError
 from ...study.run_folder import RunFolder
 from ..tables import cohorts
+from .styles import COLOURS, method_styles
 
 TRACES = {"mil": "MIL loss", "jigsaw": "jigsaw loss", "lambda_": "lambda", "val_auc": "validation AUC"}
 
