@@ -5,6 +5,7 @@ from pathlib import Path
 from typing import NamedTuple
 
 from ..bags.bag import Bag
+from ..cohort.labels import group_slides
 from ..config import choose
 from ..maps.patch_maps import PatchMaps, explain_patient
 from ..nn.model import Model
@@ -32,12 +33,11 @@ def cases(run: Run, cohort: str, *, variant: str | None = None, seed: int | None
     rows = table[(table["cohort"] == cohort) & (table["variant"] == variant)]
     known = set(rows.loc[rows["seed"] == (run.seeds[0] if seed is None else seed), "slide_id"])
     pools = {job.variant for job in run.jobs if job.settings.get("level") == "patient"}
-    found: dict[str, Case] = {}
-    for slide_id in run.slides.loc[run.slides["cohort"] == cohort, "slide_id"]:
-        name, slides = _patient(run, slide_id, cohort) if variant in pools else (slide_id, (slide_id,))
-        if name in known and name not in found:
-            found[name] = Case(name, slides, run.job_of(slide_id, variant=variant, cohort=cohort, seed=seed))
-    return list(found.values())
+    return [
+        Case(name, slides, run.job_of(slides[0], variant=variant, cohort=cohort, seed=seed))
+        for name, slides in _groups(run, cohort, "patient" if variant in pools else "slide")
+        if name in known
+    ]
 
 
 def case_model(case: Case) -> tuple[Model, ModelCard]:
@@ -69,24 +69,24 @@ def run_maps(
     device: str = "auto",
     neighbours: bool = True,
 ) -> PatchMaps:
-    """Out-of-fold maps of one slide; all slides of its patient are in the bag where the run pooled patients.
+    """Out-of-fold maps of one slide; all slides of its patient are in the bag if the run pooled patients.
 
     variant, seed: as in `Run.job_of`.
     """
     cohort = run.cohort_of(slide_id, cohort)
     job = run.job_of(slide_id, variant=variant, cohort=cohort, seed=seed)
-    case = Case(slide_id, (slide_id,), job)
-    if job.settings.get("level") == "patient":
-        case = Case(*_patient(run, slide_id, cohort), job)
+    groups = _groups(run, cohort, job.settings.get("level", "slide"))
+    case = next(Case(name, slides, job) for name, slides in groups if slide_id in slides)
     found = case_maps(run, case, features=features, device=device, neighbours=neighbours)
     return found[case.slides.index(slide_id)]
 
 
-def _patient(run: Run, slide_id: str, cohort: str) -> tuple[str, tuple[str, ...]]:
-    """A slide's patient, and all slides that this patient has."""
+def _groups(run: Run, cohort: str, level: str) -> list[tuple[str, tuple[str, ...]]]:
+    """Name and slides of everything that is predicted as one."""
     rows = run.slides[run.slides["cohort"] == cohort]
-    patient = str(rows.loc[rows["slide_id"] == slide_id, "patient_id"].iloc[0])
-    return patient, tuple(map(str, rows.loc[rows["patient_id"] == patient, "slide_id"]))
+    ids = [str(slide_id) for slide_id in rows["slide_id"]]
+    groups = group_slides(ids, level, [str(patient) for patient in rows["patient_id"]])
+    return [(name, tuple(ids[row] for row in members)) for name, members in groups]
 
 
 @lru_cache(maxsize=8)
