@@ -28,7 +28,8 @@ def finish_run(run: Run) -> list[Path]:
         if form := paper_form(run):
             with replacing(run.files.paper_table) as temporary:
                 temporary.write_text(paper_markdown(run.summary, form), encoding="utf-8")
-        return write_pictures(run.folder, run.predictions, run.summary, run.classes)
+        tasks = {name: run.task(name) for name in run.cohorts}
+        return write_pictures(run.folder, run.predictions, run.summary, run.classes, tasks)
     except OSError as error:
         raise StudyError(f"{run.folder}: cannot be written ({error.strerror}). Choose another place.") from error
 

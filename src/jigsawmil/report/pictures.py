@@ -8,23 +8,32 @@ from safetensors.numpy import load_file
 
 from ..maps.pictures import Map, attention_maps
 from ..study.run_folder import JobFolder, RunFolder
+from ..tasks import task_of_table
 from .plots import forest_plot, roc_plot, trace_plot
 
 
 def write_pictures(
-    run: Path, predictions: pd.DataFrame, summary: pd.DataFrame, classes: Mapping[str, Sequence[str]]
+    run: Path,
+    predictions: pd.DataFrame,
+    summary: pd.DataFrame,
+    classes: Mapping[str, Sequence[str]],
+    tasks: Mapping[str, str] | None = None,
 ) -> list[Path]:
-    """ROC a cohort, forest, traces, and attention maps where attention was kept; the files in `run/plots`."""
+    """ROC of each cohort, forest, traces, and attention maps if attention was kept; the files in `run/plots`.
+
+    tasks: name of each cohort's task; None: as the columns of its predictions have it.
+    """
     files = RunFolder(run)
     folder = files.plots
     folder.mkdir(exist_ok=True)
     written = []
     for cohort, names in classes.items():
         table = predictions[predictions["cohort"] == cohort]
-        if table.empty:  # none of its jobs came through
+        task = task_of_table(table.dropna(axis="columns", how="all"), tasks[cohort] if tasks else None)
+        if table.empty or "curves" not in task.sections:  # empty: none of its jobs came through
             continue
         written.append(folder / ("roc.png" if len(classes) == 1 else f"roc-{cohort}.png"))
-        roc_plot(table, names, written[-1])
+        roc_plot(table, names, written[-1], task.name)
     written.append(folder / "forest.png")
     forest_plot(summary, written[-1])
     written.append(folder / "traces.png")
