@@ -56,6 +56,17 @@ def test_every_public_name_is_there_and_says_what_it_is(name: str) -> None:
 
 
 @pytest.mark.parametrize("name", PUBLIC)
+def test_every_public_function_has_an_example_that_calls_it(name: str) -> None:
+    package = importlib.import_module(name)
+    for each in package.__all__:
+        if inspect.isfunction(value := getattr(package, each)):
+            _, _, example = (inspect.getdoc(value) or "").partition("Example:")
+            code = example.strip().strip("`") if "`" in example else inspect.cleandoc(example)
+            called = {node.id for node in ast.walk(ast.parse(code)) if isinstance(node, ast.Name)}
+            assert each in called, f"{name}.{each}: {code!r}"
+
+
+@pytest.mark.parametrize("name", PUBLIC)
 def test_names_differ_from_modules_which_python_would_find_first(name: str) -> None:
     package = importlib.import_module(name)
     folder = Path(str(package.__file__)).parent

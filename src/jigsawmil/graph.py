@@ -53,7 +53,10 @@ class SpatialGraph:
 
 
 def build_graph(bag: Bag, config: GraphConfig) -> SpatialGraph:
-    """The graph of one slide as the settings say."""
+    """The graph of one slide as the settings say.
+
+    Example: `build_graph(bag, GraphConfig(k=8))`
+    """
     if config.kind == "knn":
         return knn_graph(bag.coords, config.k, config.sigma)
     if bag.microns_per_unit is None:
@@ -69,6 +72,8 @@ def knn_graph(coords: Tensor | NDArray, k: int = 50, sigma: str | float = "max-k
 
     Corners serve as well as centroids: within a slide they differ by one shift. Distances are in units of the
     slide's longer side, i.e. of centroids normalised into [0, 1]^2 with the aspect kept.
+
+    Example: `knn_graph(bag.coords, k=50)`
     """
     GraphConfig(k=k, sigma=sigma)
     points = _points(coords)
@@ -86,7 +91,10 @@ def knn_graph(coords: Tensor | NDArray, k: int = 50, sigma: str | float = "max-k
 
 
 def radius_graph(coords: Tensor | NDArray, radius: float, *, microns_per_unit: float = 1.0) -> SpatialGraph:
-    """Edge between patches at most `radius` microns apart; sigma is the radius, so magnifications agree."""
+    """Edge between patches at most `radius` microns apart; sigma is the radius, so magnifications agree.
+
+    Example: `radius_graph(bag.coords, 500.0, microns_per_unit=0.25)`
+    """
     points = _points(coords) * microns_per_unit
     n = len(points)
     pairs = cKDTree(points).query_pairs(radius * TIE, output_type="ndarray")  # (pair, 2), j < l

@@ -15,6 +15,8 @@ class GraphConfig:
     """How patches are joined: `knn` is the paper's; `radius` is in microns, so that 20x and 40x slides agree.
 
     Either of two patches may name the other as its neighbour. A radius graph takes `radius` as its sigma.
+
+    Example: `GraphConfig(kind="radius", radius=500.0)`
     """
 
     kind: str = setting("knn", "Graph of the patches: knn, or radius (in microns).", name="graph")

@@ -19,6 +19,8 @@ class Bag:
     states microns and nobody stated the slide's resolution.
     patch_size: edge of a patch in the unit of `coords`; None where neither file nor caller states it.
     mpp: microns per level-0 pixel; None where unknown.
+
+    Example: `Bag(slide_id="a", features=torch.rand(100, 1024), coords=512 * torch.rand(100, 2).double())`
     """
 
     slide_id: str

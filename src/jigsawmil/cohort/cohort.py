@@ -51,6 +51,8 @@ class Cohort:
     """Slides that have a label and features. classes: their names by index; of two, the last is the positive one.
 
     left_out: what the table or the folder had beside these slides, with the reason. notes: what the audit remarked.
+
+    Example: `Cohort.read("labels.csv", "features/", positive="tumour")`
     """
 
     slides: tuple[Slide, ...]
@@ -196,7 +198,10 @@ def check(
     task: str | None = None,
     **columns: Unpack[Columns],
 ) -> Audit:
-    """What a table and a folder hold together and what is wrong, without reading a single feature."""
+    """What a table and a folder hold together and what is wrong, without reading a single feature.
+
+    Example: `print(check("labels.csv", "features/").summary())`
+    """
     choose_task((), task, ordinal)  # refuse an unknown task before files are read
     if isinstance(labels, LabelTable) and columns:
         raise LabelError(f"{', '.join(columns)}: the table is read already. Give the columns to read_labels.")

@@ -89,6 +89,8 @@ def read_labels(
     """Read a CSV, TSV or XLSX of labels. Columns are recognised by the names that tools give them, or named by option.
 
     With `slide_table` (STAMP: PATIENT, FILENAME), `path` gives a label to a patient, and the slides come from there.
+
+    Example: `read_labels("clini.xlsx", slide_table="slides.csv", label_column="isMSIH")`
     """
     table = read_table(Path(path), sheet)
     slides = read_table(Path(slide_table), None) if slide_table is not None else None

@@ -30,6 +30,8 @@ def read_splits(path: str | Path, slide_ids: Sequence[str], patient_ids: Sequenc
 
     Known: `folds.json`, CLAM's `splits_0.csv` ... (or `_bool`), STAMP's `splits.json`, Patho-Bench's `k=all.tsv`.
     Slide ids match with or without a file ending (.svs, .h5, ...). A `val` part becomes the fold's inner validation.
+
+    Example: `read_splits("clam/splits", cohort.slide_ids, cohort.patients)`
     """
     path = Path(path)
     files = _files_in(path) if path.is_dir() else [path]
@@ -60,7 +62,10 @@ def write_folds(
     *,
     seed: int | None = None,
 ) -> None:
-    """Write `folds.json`: each part of a fold as {patient: [slides]}. `seed` made the folds; None if none did."""
+    """Write `folds.json`: each part of a fold as {patient: [slides]}. `seed` made the folds; None if none did.
+
+    Example: `write_folds(folds, "folds.json", cohort.slide_ids, cohort.patients, seed=0)`
+    """
     check_folds(folds, slide_ids, patient_ids, each_once=False)
     patient_of = dict(zip(slide_ids, patient_ids, strict=True))
     entries = []
@@ -77,7 +82,10 @@ def write_folds(
 def read_folds(
     path: str | Path, slide_ids: Sequence[str] | None = None, patient_ids: Sequence[str] | None = None
 ) -> list[Fold]:
-    """Read `folds.json`, refusing leaks among its own patients and, where a cohort is given, among the cohort's."""
+    """Read `folds.json`, refusing leaks among its own patients and, where a cohort is given, among the cohort's.
+
+    Example: `read_folds("run/folds.json", cohort.slide_ids, cohort.patients)`
+    """
     path = Path(path)
     content = _read_json(path)
     if not isinstance(content, dict) or content.get("format") != FORMAT:
@@ -105,7 +113,10 @@ def read_folds(
 
 
 def write_clam(folds: Sequence[Fold], folder: str | Path, slide_ids: Sequence[str], patient_ids: Sequence[str]) -> None:
-    """Write CLAM's `splits_{k}.csv` and `splits_{k}_bool.csv` into a folder that holds no others."""
+    """Write CLAM's `splits_{k}.csv` and `splits_{k}_bool.csv` into a folder that holds no others.
+
+    Example: `write_clam(folds, "splits", cohort.slide_ids, cohort.patients)`
+    """
     check_folds(folds, slide_ids, patient_ids, each_once=False)
     folder = Path(folder)
     try:
@@ -130,7 +141,10 @@ def write_clam(folds: Sequence[Fold], folder: str | Path, slide_ids: Sequence[st
 
 def write_stamp(folds: Sequence[Fold], path: str | Path, slide_ids: Sequence[str], patient_ids: Sequence[str]) -> None:
     """Write STAMP's `splits.json`. It knows patients, and no validation part: a fold's `val` joins the training
-    patients, out of which STAMP draws its own."""
+    patients, out of which STAMP draws its own.
+
+    Example: `write_stamp(folds, "splits.json", cohort.slide_ids, cohort.patients)`
+    """
     check_folds(folds, slide_ids, patient_ids, each_once=False)
     patient_of = dict(zip(slide_ids, patient_ids, strict=True))
     splits = []
@@ -155,7 +169,10 @@ def write_patho_bench(
     *,
     task: str,
 ) -> None:
-    """Write Patho-Bench's `k=all.tsv`; `task` names the label column. A slide that a fold leaves out has a blank."""
+    """Write Patho-Bench's `k=all.tsv`; `task` names the label column. A slide that a fold leaves out has a blank.
+
+    Example: `write_patho_bench(folds, "k=all.tsv", cohort.slide_ids, cohort.patients, labels, task="grade")`
+    """
     check_folds(folds, slide_ids, patient_ids, each_once=False)
     if len(labels) != len(slide_ids):
         raise SplitError(f"{len(slide_ids)} slide ids and {len(labels)} labels; expected one for every slide.")

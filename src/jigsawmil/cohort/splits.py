@@ -58,6 +58,8 @@ def make_folds(
     A patient with slides of several labels counts for the one that fewest patients carry.
     With `sites` (one a slide) all patients of a site share a fold, and labels are balanced as well as sites allow.
     The same seed gives the same folds, whatever the order of the rows.
+
+    Example: `make_folds(cohort.slide_ids, cohort.patients, cohort.labels, folds=5, seed=0)`
     """
     slides = slides_by_patient(slide_ids, patient_ids)
     carried = _labels_by_patient(slide_ids, patient_ids, labels)
@@ -88,6 +90,8 @@ def inner_split(
 
     Both sides get at least one patient of every class that has two; a class with one patient is only fitted.
     Where fewer than two classes can be validated there is no validation to speak of: SplitError.
+
+    Example: `fit, val = inner_split(ids, patients, labels, fraction=0.2, seed=0)`
     """
     if not 0 < fraction < 1:
         raise SplitError(f"The validation fraction is {fraction}; expected a number between 0 and 1, such as 0.2.")
@@ -120,6 +124,8 @@ def check_folds(
 
     each_once=False admits repeated hold-out, as CLAM and much of Patho-Bench write it, where a slide may be tested
     in several folds or in none.
+
+    Example: `check_folds(folds, cohort.slide_ids, cohort.patients)`
     """
     slides_by_patient(slide_ids, patient_ids)
     patient_of = dict(zip(slide_ids, patient_ids, strict=True))

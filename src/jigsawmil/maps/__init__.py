@@ -17,6 +17,7 @@ from ..lazy import attach
 
 if TYPE_CHECKING:
     from .faithfulness import Curves, curves_of, judge
+    from .geometry import level0_squares, squares_of
     from .heatmap import write_heatmap
     from .patch_maps import PatchMaps, explain, explain_each, explain_patient
     from .qupath import write_geojson
@@ -25,6 +26,6 @@ else:
     __getattr__ = attach(__name__, __file__)
 
 __all__ = [
-    "Curves", "PatchMaps", "curves_of", "explain", "explain_each", "explain_patient", "judge", "maps_table",
-    "write_geojson", "write_h5ad", "write_heatmap", "write_maps_csv",
+    "Curves", "PatchMaps", "curves_of", "explain", "explain_each", "explain_patient", "judge", "level0_squares",
+    "maps_table", "squares_of", "write_geojson", "write_h5ad", "write_heatmap", "write_maps_csv",
 ]  # fmt: skip

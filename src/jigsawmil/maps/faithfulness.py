@@ -86,7 +86,12 @@ def curves_of(
     *,
     device: str = "auto",
 ) -> Curves:
-    """bags: the slide, or all slides of the patient where the model pools patients."""
+    """Deletion and insertion curves of one slide, for every map of it and for random orders of its patches.
+
+    bags: the slide, or all slides of the patient if the model pools patients. rng: draws the random orders.
+
+    Example: `curves_of(model, card, "slide_1", [bag], np.random.default_rng(0))`
+    """
     maps = explain_patient(model, card, name, bags, device=device, neighbours=False)
     scores = rankings(maps)
     total = sum(map(len, bags))
@@ -116,7 +121,10 @@ def rankings(maps: Sequence[PatchMaps]) -> dict[str, Floats]:
 
 
 def judge(curves: Sequence[Curves]) -> list[Verdict]:
-    """A verdict for every ranking, over the slides."""
+    """A verdict for every ranking, over the slides.
+
+    Example: `judge([curves_of(model, card, bag.slide_id, [bag], rng) for bag in bags])`
+    """
     verdicts = []
     for ranking in curves[0].insertion:
         if ranking != RANDOM:

@@ -52,13 +52,19 @@ class Canvas(NamedTuple):
 
 
 def squares_of(bag: Bag) -> Squares:
-    """In the unit of the bag; patches without a stated edge get the usual distance between neighbours."""
+    """In the unit of the bag; patches without a stated edge get the usual distance between neighbours.
+
+    Example: `squares_of(bag)`
+    """
     corners = bag.coords.numpy()
     return Squares(corners, bag.patch_size or spacing(corners))
 
 
 def level0_squares(bag: Bag, mpp: float | None = None) -> Squares:
-    """In level-0 pixels. mpp: of the slide, for bags in microns."""
+    """In level-0 pixels. mpp: of the slide, for bags in microns.
+
+    Example: `level0_squares(bag, mpp=0.25)`
+    """
     if bag.unit == "px":
         return squares_of(bag)
     mpp = mpp or bag.mpp

@@ -42,7 +42,10 @@ class Scale(NamedTuple):
 
 
 def write_heatmap(maps: PatchMaps, path: str | Path, **options: Any) -> None:
-    """The figure as .png, .pdf or .svg; options as for `heatmap_figure`."""
+    """The figure as .png, .pdf or .svg; options as for `heatmap_figure`.
+
+    Example: `write_heatmap(maps, "map.png")`
+    """
     with own_style():
         save(heatmap_figure(maps, **options), Path(path))
 

@@ -115,7 +115,10 @@ def explain(
     neighbours: bool = True,
     **reading: Any,
 ) -> list[PatchMaps]:
-    """The maps of every slide, a patient's slides one after the other; see `explain_each`."""
+    """The maps of every slide, a patient's slides one after the other; see `explain_each`.
+
+    Example: `[maps] = explain(model, card, bag)`
+    """
     items = [bags] if isinstance(bags, Bag | Path | str) else bags
     paths = [Path(item) if isinstance(item, str) else item for item in items]
     return list(explain_each(model, card, paths, device=device, neighbours=neighbours, **reading))
@@ -134,6 +137,8 @@ def explain_each(
 
     neighbours: keep the attention between patches, where the model has one; about 0.4 kB a patch, and a second pass
     through the encoder. reading: options of `read_bag`.
+
+    Example: `for maps in explain_each(model, card, paths): write_heatmap(maps, f"{maps.slide_id}.png")`
     """
     for seen in apply_model(model, card, bags, device=device, **reading):
         yield from seen_maps(model, card, seen, neighbours=neighbours)
@@ -148,7 +153,10 @@ def explain_patient(
     device: str = "auto",
     neighbours: bool = True,
 ) -> list[PatchMaps]:
-    """The slides of one patient, pooled into one bag whatever their names; `explain` knows TCGA barcodes only."""
+    """The slides of one patient, pooled into one bag whatever their names; `explain` knows TCGA barcodes only.
+
+    Example: `explain_patient(model, card, "patient 1", [bag, other])  # one per slide`
+    """
     [seen] = apply_groups(model, card, [(patient, bags)], device=device)
     return seen_maps(model, card, seen, neighbours=neighbours)
 

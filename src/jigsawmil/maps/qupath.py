@@ -24,7 +24,10 @@ FOR, AGAINST = [178, 24, 43], [33, 102, 172]  # the ends of the evidence's colou
 
 def write_geojson(maps: PatchMaps, squares: Squares, path: Path, *, shift: tuple[float, float] = (0.0, 0.0)) -> None:
     """squares: the patches in level-0 pixels. shift: subtracted from them; the OpenSlide bounds, to which QuPath crops
-    MRXS and some others."""
+    MRXS and some others.
+
+    Example: `write_geojson(maps, level0_squares(bag), Path("slide_1.geojson"))`
+    """
     try:
         with replacing(path) as temporary, open(temporary, "w", encoding="utf-8") as file:
             file.write('{"type": "FeatureCollection", "features": [\n')

@@ -17,6 +17,8 @@ def maps_table(maps: PatchMaps, squares: Squares) -> pd.DataFrame:
     """A row a patch in the order of the file: x, y (top-left corner), size, attention, evidence, jigsaw_x, jigsaw_y.
 
     Of several classes there is one column evidence_<class> each; jigsaw is left out where the model has none.
+
+    Example: `maps_table(maps, squares_of(bag))`
     """
     table = pd.DataFrame({"x": squares.corners[:, 0], "y": squares.corners[:, 1], "size": squares.edge})
     table["attention"] = maps.attention
@@ -30,7 +32,10 @@ def maps_table(maps: PatchMaps, squares: Squares) -> pd.DataFrame:
 
 
 def write_maps_csv(maps: PatchMaps, squares: Squares, path: Path) -> None:
-    """Write `maps_table` as CSV, whole or not at all."""
+    """Write `maps_table` as CSV, whole or not at all.
+
+    Example: `write_maps_csv(maps, squares_of(bag), Path("slide_1.csv"))`
+    """
     try:
         with replacing(path) as temporary:
             maps_table(maps, squares).to_csv(temporary, index=False)
@@ -41,6 +46,8 @@ def write_maps_csv(maps: PatchMaps, squares: Squares, path: Path) -> None:
 def write_h5ad(maps: PatchMaps, squares: Squares, path: Path, *, model: str = "") -> None:
     """X: the features, so that clustering and embedding work on them at once. obs: the maps. obsm["spatial"]: centres.
     uns: slide, model (in words), classes and probabilities, and the patch edge where squidpy looks for a spot's size.
+
+    Example: `write_h5ad(maps, squares_of(bag), Path("slide_1.h5ad"))`
     """
     try:
         from anndata import AnnData

@@ -22,6 +22,8 @@ class Batch:
     """Patches of several slides, each slide along its own Hilbert curve, with no edge between slides.
 
     A bag is what is pooled into one prediction: a slide, or all slides of a patient (`as_one_bag`).
+
+    Example: `Batch.of([bag, other])`
     """
 
     features: Tensor  # (patch, d)

@@ -82,7 +82,10 @@ class Model(nn.Module):
 
 
 def build_model(method: str, in_dim: int, *, seed: int = 0, **options: Any) -> Model:
-    """A model of one of the methods, its weights drawn from `seed`. Options are those of `ModelConfig`."""
+    """A model of one of the methods, its weights drawn from `seed`. Options are those of `ModelConfig`.
+
+    Example: `build_model("graph-abmil+jigsaw", in_dim=1024, conv="sage")(Batch.of([bag])).logits`
+    """
     config = from_mapping(ModelConfig, {"method": method, "in_dim": in_dim, **options}, "build_model")
     return seeded_model(config, seed)
 

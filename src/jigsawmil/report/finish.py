@@ -16,6 +16,8 @@ def run_study(study: Study, out: str | Path, **options: Any) -> Run:
     """Run a study and write everything that `jigsawmil study` writes: tables, then pictures and the paper's table.
 
     options: those of `jigsawmil.study.runner.run_study`, which writes the tables alone.
+
+    Example: `run_study(read_study("study.toml"), Path("run"), processes=4)`
     """
     run = run_tables(study, out, **options)
     finish_run(run)
@@ -23,7 +25,10 @@ def run_study(study: Study, out: str | Path, **options: Any) -> Run:
 
 
 def finish_run(run: Run) -> list[Path]:
-    """Draw the pictures of a run, and write table.md if the study states published figures; the pictures' files."""
+    """Draw the pictures of a run, and write table.md if the study states published figures; the pictures' files.
+
+    Example: `finish_run(open_run("run"))`
+    """
     try:
         if form := paper_form(run):
             with replacing(run.files.paper_table) as temporary:

@@ -34,7 +34,10 @@ TABLES = {
 
 
 def write_report(run: str | Path, out: str | Path) -> Path:
-    """Read a run folder, write its report, and give back the file."""
+    """Read a run folder, write its report, and give back the file.
+
+    Example: `write_report("run", "run/report.html")`
+    """
     out = Path(out)
     if out.is_dir():
         raise StudyError(f"{out}: found a folder, expected a file to write. Give {RunFolder(out).report}.")

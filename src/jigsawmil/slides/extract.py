@@ -107,7 +107,10 @@ def extract_slide(
     settings: ExtractSettings,
     on_tiles: OnTiles = lambda done, total: None,
 ) -> Extracted:
-    """Features of one slide, whole or not at all. What fails is returned, not raised: other slides go on."""
+    """Features of one slide, whole or not at all. What fails is returned, not raised: other slides go on.
+
+    Example: `extract_slide(Path("a.svs"), Path("out"), load_encoder("uni"), ExtractSettings()).status`
+    """
     folder = features_folder(out, encoder.spec.name, settings)
     target = folder / f"{path.stem}.h5"
     started = time.perf_counter()

@@ -165,6 +165,8 @@ def open_slide(path: str | Path, mpp: float | None = None) -> Slide:
     """Open an SVS, NDPI, MRXS (its folder beside it), tiled TIFF or whatever else OpenSlide reads, or a plain image.
 
     mpp: microns per level-0 pixel where the slide does not say; a contradiction is an error.
+
+    Example: `with open_slide("a.svs") as slide: slide.thumbnail(1000)`
     """
     path = Path(path)
     if mpp is not None and not FINEST <= mpp <= COARSEST:
@@ -194,6 +196,8 @@ def find_slides(paths: Iterable[Path]) -> SlideFiles:
 
     In a folder, pictures beside slides are labels and thumbnails; and a DICOM slide is many files, any of which opens
     all of it, so one of them has to be named.
+
+    Example: `find_slides([Path("slides/")]).files`
     """
     found: dict[str, Path] = {}
     left_out: list[Path] = []

@@ -38,6 +38,8 @@ def make_tiles(slide: Slide, tissue: Tissue, spec: TileSpec = DEFAULT_TILES) -> 
     """The tiles of which enough is tissue, on a lattice anchored at the corner of the scanned area.
 
     The level-0 edge is a whole number of pixels, so the lattice is exact.
+
+    Example: `make_tiles(slide, find_tissue(slide)).coords  # (tile, 2)`
     """
     own = slide.needed_mpp
     edge, step = (level0_edge(pixels, spec.mpp, own) for pixels in (spec.patch, spec.patch - spec.overlap))

@@ -56,7 +56,10 @@ class Tissue:
 
 
 def find_tissue(slide: Slide, settings: TissueSettings = DEFAULT) -> Tissue:
-    """The tissue of a slide, on its thumbnail."""
+    """The tissue of a slide, on its thumbnail.
+
+    Example: `find_tissue(slide)`
+    """
     image, scale = slide.thumbnail_at(MPP)
     return Tissue(tissue_mask(image, scale * slide.needed_mpp, settings), scale)
 

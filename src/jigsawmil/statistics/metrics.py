@@ -48,7 +48,10 @@ class CalibrationPoints(NamedTuple):
 
 
 def class_figures(truth: Integers, prob: Floats, decision: Integers, columns: Sequence[int]) -> dict[str, float]:
-    """AUC, AUPRC, balanced accuracy and F1; all but the accuracy are unweighted means over the classes in `columns`."""
+    """AUC, AUPRC, balanced accuracy and F1; all but the accuracy are unweighted means over the classes in `columns`.
+
+    Example: `class_figures(y, p, p.argmax(1), columns=[1])["auprc"]  # y: (case,), p: (case, class)`
+    """
     confusion = confusion_matrix(truth, decision, prob.shape[1])
     hits, calls, cases = np.diag(confusion), confusion.sum(0), confusion.sum(1)
     return {
@@ -60,13 +63,19 @@ def class_figures(truth: Integers, prob: Floats, decision: Integers, columns: Se
 
 
 def brier_score(truth: Integers, prob: Floats, columns: Sequence[int]) -> float:
-    """Mean over cases of the squared error of the probability, summed over the classes in `columns`."""
+    """Mean over cases of the squared error of the probability, summed over the classes in `columns`.
+
+    Example: `brier_score(y, p, columns=[1])  # y: (case,), p: (case, class)`
+    """
     squared = (prob - np.eye(prob.shape[1], dtype=bool)[truth]) ** 2
     return _mean(squared[:, list(columns)].sum(1))
 
 
 def confusion_matrix(truth: Integers, decision: Integers, classes: int) -> Floats:
-    """(truth, decision) counts."""
+    """(truth, decision) counts.
+
+    Example: `confusion_matrix(y, p.argmax(1), classes=3)  # (3, 3)`
+    """
     return np.eye(classes)[truth].T @ np.eye(classes)[decision]
 
 
@@ -85,6 +94,8 @@ def macro_auc(
     """AUC of the last of two classes, or the mean of each class against the rest.
 
     absent: a class that has no case, or all of them, makes the mean nan, or is left out of it. area: of one class.
+
+    Example: `macro_auc(y, p)  # y: (case,), p: (case, class)`
     """
     truth, prob = np.asarray(y), np.asarray(p)
     columns = _columns(prob.shape[1])
@@ -127,6 +138,8 @@ def recalibration(y: ArrayLike, p: ArrayLike) -> tuple[float, float]:
     """Slope b of logit P(y) = a + b logit(p), and the intercept a of the same with b = 1; ideal are 1 and 0.
 
     nan with fewer than ten cases of a class; the slope also where the scores separate the classes (it is infinite).
+
+    Example: `slope, intercept = recalibration(y, p)`
     """
     positive, value = _scored(y, p)
     if min(positive.sum(), (~positive).sum()) < RECALIBRATION_CASES:
@@ -199,6 +212,8 @@ def delong_interval(y: ArrayLike, s: ArrayLike, level: float = 0.95, clusters: A
     clusters (case,): the patient of each slide; their slides then count as dependent (Obuchowski 1997).
     Where the variance is 0 or unknown (perfect separation, constant scores, one case of a class) a distribution-free
     bound stands in for it: wide, but true.
+
+    Example: `delong_interval([0, 0, 1, 1], [0.1, 0.4, 0.3, 0.9]).high`
     """
     area = auc(y, s)
     if np.isnan(area):
@@ -223,6 +238,8 @@ def bootstrap_interval(
 
     Patients are drawn within strata of equal labels, so that every resample has every class. Where all resamples agree
     (perfect separation) they say nothing about doubt, and the bound of `delong_interval` stands in.
+
+    Example: `bootstrap_interval(y, p, patients, np.random.default_rng(0)).low`
     """
     truth, prob = np.asarray(y), np.asarray(p, dtype=float)
     area = macro_auc(truth, prob)
@@ -278,7 +295,10 @@ def _columns(classes: int) -> list[int]:
 
 
 def check_probabilities(y: ArrayLike, p: ArrayLike, classes: int, task: str) -> tuple[Integers, Floats]:
-    """Class indices and probabilities of that many classes, or an error about the predictions of a task."""
+    """Class indices and probabilities of that many classes, or an error about the predictions of a task.
+
+    Example: `y, p = check_probabilities(labels, probabilities, 3, "multiclass")`
+    """
     truth, prob = np.asarray(y), np.asarray(p, dtype=float)
     if prob.shape != (len(truth), classes) or truth.ndim != 1:
         raise StudyError(
@@ -328,6 +348,8 @@ def quadratic_kappa(confusion: Floats) -> float:
     """Agreement of grades beyond chance, distances squared: 1 - observed / expected cost. nan with one true grade.
 
     confusion: (truth, decision) counts.
+
+    Example: `quadratic_kappa(confusion_matrix(y, decision, classes=6))`
     """
     cases, calls = confusion.sum(1), confusion.sum(0)
     if (cases > 0).sum() < 2:  # one grade in the truth: kappa is 0 whatever was predicted
@@ -338,7 +360,10 @@ def quadratic_kappa(confusion: Floats) -> float:
 
 
 def expected_calibration_error(hit: Booleans, p: Floats) -> float:
-    """Mean over cases of |predicted - observed| in bins of equal numbers. hit, p: (case,), what came true and its p."""
+    """Mean over cases of |predicted - observed| in bins of equal numbers. hit, p: (case,), what came true and its p.
+
+    Example: `expected_calibration_error(y == 1, p[:, 1])`
+    """
     points = calibration_points(hit, p)
     return float(_ratio(points.cases @ np.abs(points.predicted - points.observed), points.cases.sum()))
 

@@ -32,6 +32,8 @@ def delong_test(y: ArrayLike, s1: ArrayLike, s2: ArrayLike, clusters: ArrayLike 
 
     Equal placements of every case: p = 1. Where the variance is 0 or unknown although the AUCs differ, z is nan and p
     is Hoeffding's distribution-free bound.
+
+    Example: `delong_test(y, scores, other_scores, clusters=patients).p`
     """
     difference = auc(y, s1) - auc(y, s2)
     components = placements(y, s1) - placements(y, s2)

@@ -72,6 +72,8 @@ def run_maps(
     """Out-of-fold maps of one slide; all slides of its patient are in the bag if the run pooled patients.
 
     variant, seed: as in `Run.job_of`.
+
+    Example: `run_maps(open_run("run"), "slide_1").attention  # (patch,)`
     """
     cohort = run.cohort_of(slide_id, cohort)
     job = run.job_of(slide_id, variant=variant, cohort=cohort, seed=seed)

@@ -28,6 +28,8 @@ def compare_methods(
 
     `level` says what a case is: `patient` (mean over its slides) as soon as one patient has several slides, since
     DeLong takes cases for independent; `slide` else; `slide, clustered` where a patient's slides differ in label.
+
+    Example: `compare_methods(open_run("run").predictions)`
     """
     table = _table(predictions, classes, task)
     _check_same_slides(table.frame)
@@ -66,6 +68,8 @@ def summarise(
 
     Pooled means the mean probability over seeds of each slide, all folds together. `seed` draws the patient bootstrap,
     the same patients for every method. `undefined_folds` counts the runs left out of the mean for want of a class.
+
+    Example: `summarise(open_run("run").predictions)`
     """
     table = _table(predictions, classes, task)
     rows, positive = [], table.task.positive(table.classes)

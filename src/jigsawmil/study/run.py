@@ -169,7 +169,10 @@ def is_run(path: str | Path) -> bool:
 
 
 def open_run(path: str | Path) -> Run:
-    """A run folder, as `run_study`, `jigsawmil compare`, `study` and `demo` write it."""
+    """A run folder, as `run_study`, `jigsawmil compare`, `study` and `demo` write it.
+
+    Example: `open_run("run").summary`
+    """
     path = Path(path)
     files = RunFolder(path)
     if not is_run(path):

@@ -31,6 +31,8 @@ def run_study(
     processes: of this machine, which share memory_gb. executor: runs the jobs elsewhere, such as
     `cluster.studies.run_on_ray`; each then has all of memory_gb. Jobs that failed are in `Run.failed`; an error is
     raised only if no variant has all its folds. Pictures and the paper's table: `jigsawmil.report.finish_run`.
+
+    Example: `run_study(read_study("study.toml"), "run", processes=4).summary`
     """
     require("processes", processes, processes == 1 or executor is None, "1 with an executor, which starts its own")
     out = Path(out)

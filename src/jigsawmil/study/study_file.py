@@ -22,7 +22,10 @@ PATHS = ("labels", "features", "slide_table", "splits")
 
 
 def read_study(path: str | Path) -> Study:
-    """A study from TOML; paths in it are relative to the file. An unknown key is an error that names it."""
+    """A study from TOML; paths in it are relative to the file. An unknown key is an error that names it.
+
+    Example: `read_study("studies/table5-k.toml").variants`
+    """
     path = Path(path)
     try:
         values = tomllib.loads(path.read_text(encoding="utf-8"))

@@ -66,13 +66,19 @@ class Phantom:
 
 
 def make_phantom(kind: str, **knobs: Any) -> Phantom:
-    """A phantom cohort in memory; the knobs are those of `PhantomSpec`."""
+    """A phantom cohort in memory; the knobs are those of `PhantomSpec`.
+
+    Example: `make_phantom("arrangement", slides=100, seed=0).bags`
+    """
     spec = phantom_spec(kind, **knobs)
     return Phantom(spec, tuple(phantom_slides(spec)))
 
 
 def phantom_slides(spec: PhantomSpec) -> Iterator[PhantomSlide]:
-    """The same slides one by one, for cohorts larger than memory."""
+    """The same slides one by one, for cohorts larger than memory.
+
+    Example: `write_phantom(phantom_slides(phantom_spec("position", patches=20_000)), "large")`
+    """
     # Three streams: labels come from their own, so nothing else can depend on them.
     world = draw_world(np.random.default_rng((spec.seed, 0)), spec)
     patient, label = draw_patients(np.random.default_rng((spec.seed, 1)), spec)
@@ -85,6 +91,8 @@ def write_phantom(slides: Iterable[PhantomSlide], out: str | Path, *, half: bool
 
     The truth lies beside the features as `phantom_type` and `phantom_plant`. The folder appears whole or not at all.
     half: features in float16, as many encoders leave them: half the disk, three digits.
+
+    Example: `write_phantom(make_phantom("arrangement"), "cohort")`
     """
     out = Path(out).resolve()
     if out.exists() and (not out.is_dir() or any(out.iterdir())):

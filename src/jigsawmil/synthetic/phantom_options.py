@@ -124,7 +124,10 @@ class PhantomSpec:
 
 
 def phantom_spec(kind: str, **knobs: Any) -> PhantomSpec:
-    """A `PhantomSpec`; a misspelt knob is an error that names the nearest one."""
+    """A `PhantomSpec`; a misspelt knob is an error that names the nearest one.
+
+    Example: `phantom_spec("position", slides=50, dim=512)`
+    """
     known = [field.name for field in fields(PhantomSpec)[1:]]
     for key in knobs:
         choose("phantom setting", key, known)

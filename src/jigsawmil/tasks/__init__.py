@@ -31,13 +31,19 @@ TASKS: dict[str, Task] = {task.name: task for task in (BINARY, MULTICLASS, ORDIN
 
 
 def register_task(task: Task) -> None:
-    """Make a task known under its name in this process; `del TASKS[name]` takes it back."""
+    """Make a task known under its name in this process; `del TASKS[name]` takes it back.
+
+    Example: `register_task(MyTask())`
+    """
     require("task", task.name, task.name not in TASKS, f"a name that is not one of {', '.join(TASKS)}")
     TASKS[task.name] = task
 
 
 def get_task(name: str) -> Task:
-    """The task of that name; a ConfigError lists the known ones."""
+    """The task of that name; a ConfigError lists the known ones.
+
+    Example: `get_task("ordinal")`
+    """
     choose("task", name, TASKS)
     return TASKS[name]
 
@@ -51,6 +57,8 @@ def choose_task(labels: Iterable[str], task: str | None = None, ordinal: bool = 
     """The task that is asked for by name, or that the labels make: two classes are binary, more are multiclass.
 
     ordinal: short for task="ordinal".
+
+    Example: `choose_task(["a", "b", "c"]).name  # multiclass`
     """
     if ordinal and task not in (None, ORDINAL.name):
         raise ConfigError(f"task: found {task!r} and ordinal; expected one of the two. Leave ordinal out.")
@@ -62,7 +70,10 @@ def choose_task(labels: Iterable[str], task: str | None = None, ordinal: bool = 
 
 
 def reading_options(name: str, classes: Sequence[str]) -> dict[str, Any]:
-    """The options of `Cohort.read` that lead to this task and this order of classes."""
+    """The options of `Cohort.read` that lead to this task and this order of classes.
+
+    Example: `reading_options("binary", ("benign", "tumour"))`
+    """
     task, asked = get_task(name), dict[str, Any]()
     if task is ORDINAL:
         asked = {"ordinal": True}
@@ -72,7 +83,10 @@ def reading_options(name: str, classes: Sequence[str]) -> dict[str, Any]:
 
 
 def task_of_table(columns: Iterable[str], task: str | None = None) -> Task:
-    """The task of a table of predictions: by name, or as its columns have it (binary or multiclass)."""
+    """The task of a table of predictions: by name, or as its columns have it (binary or multiclass).
+
+    Example: `task_of_table(predictions.columns)`
+    """
     if task is not None:
         return get_task(task)
     return BINARY if sum(str(name).startswith("probability") for name in columns) <= 2 else MULTICLASS

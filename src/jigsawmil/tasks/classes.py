@@ -26,7 +26,10 @@ NOT_DEFINED = float("nan")
 
 
 def sort_classes(names: Iterable[str]) -> list[str]:
-    """By value where all are numbers ("2" before "10"), by name otherwise."""
+    """By value where all are numbers ("2" before "10"), by name otherwise.
+
+    Example: `sort_classes(["10", "2"])  # ["2", "10"]`
+    """
     try:
         return sorted(names, key=float)
     except ValueError:

@@ -27,6 +27,8 @@ def apply_model(
     """What the model makes of every slide (or patient, if it was trained to pool patients), read ahead in a thread.
 
     What does not fit is refused before the first prediction. reading: options of `read_bag`.
+
+    Example: `[seen.name for seen in apply_model(*load_model("model"), [Path("a.h5")])]`
     """
     pick_device(device)
     for item in bags:

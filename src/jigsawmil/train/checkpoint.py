@@ -44,7 +44,10 @@ class ModelCard:
 
 
 def save_model(folder: Path, model: Model, card: ModelCard) -> None:
-    """Write the two files into a folder, which is made; each appears whole."""
+    """Write the two files into a folder, which is made; each appears whole.
+
+    Example: `save_model(Path("model"), model, card)`
+    """
     folder.mkdir(parents=True, exist_ok=True)
     weights = {name: value.detach().cpu().contiguous() for name, value in model.state_dict().items()}
     with replacing(folder / WEIGHTS) as temporary:
@@ -53,7 +56,10 @@ def save_model(folder: Path, model: Model, card: ModelCard) -> None:
 
 
 def load_model(folder: str | Path) -> tuple[Model, ModelCard]:
-    """A model and its card; needs nothing but the package."""
+    """A model and its card; needs nothing but the package.
+
+    Example: `model, card = load_model("model")`
+    """
     folder = Path(folder)
     missing = [name for name in (WEIGHTS, CARD) if not (folder / name).is_file()]
     if missing:

@@ -34,6 +34,8 @@ def read_bag(
     unit: of the coordinates, "px" or "um".
     coords: file with the coordinates, or folder with one a slide, where the features lie alone.
     format: one of `FORMATS`, where the file is to be read as that and no other.
+
+    Example: `read_bag("stamp/slide_1.h5", mpp=0.25).features.shape  # (patch, feature)`
     """
     options = Options(mpp, patch_size, unit, None if coords is None else Path(coords))
     name, source = _recognise(Path(path), options, format)
@@ -49,7 +51,10 @@ def peek_bag(
     coords: str | Path | None = None,
     format: str | None = None,
 ) -> BagInfo:
-    """What `read_bag` would give, from the headers alone; an empty slide has n = 0."""
+    """What `read_bag` would give, from the headers alone; an empty slide has n = 0.
+
+    Example: `peek_bag("features/slide_1.h5").dim`
+    """
     options = Options(mpp, patch_size, unit, None if coords is None else Path(coords))
     name, source = _recognise(Path(path), options, format)
     return describe(source, options, name)

@@ -17,6 +17,8 @@ def find_bags(folder: str | Path) -> dict[str, Path]:
 
     CLAM's `pt_files/x.pt` and `h5_files/x.h5` are one slide, read from the h5. Any other two files for one id are an
     error, for which of them is meant cannot be known. Damaged files are listed: `peek_bag` tells what is wrong.
+
+    Example: `find_bags("features/")["slide_1"]  # Path of its file`
     """
     folder = Path(folder)
     if not folder.is_dir():

@@ -100,6 +100,8 @@ def write_bag(bag: Bag, path: str | Path) -> None:
     """Write a bag in TRIDENT's layout, whole or not at all; `read_bag` gives it back exactly.
 
     Beside TRIDENT's attributes `coords` carries `mpp`. What a bag does not know is 'None', as TRIDENT writes it.
+
+    Example: `write_bag(bag, "features/slide_1.h5")`
     """
     path = Path(path)
     if bag.unit != "px":

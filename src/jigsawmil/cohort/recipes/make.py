@@ -61,6 +61,8 @@ def make_labels(
     sites: TCGA's table of tissue source sites; `site` is then the institution, not its code. several: `remove`
     patients with more than one slide or `keep` all their slides; None = the recipe's own. kind: TCGA slides to take,
     `diagnostic`, `frozen` or `both`. sheet: of an XLSX.
+
+    Example: `make_labels("tcga-coad", "clinical.xlsx", features="features/").labels`
     """
     choose("recipe", recipe, RECIPES)
     chosen = RECIPES[recipe]

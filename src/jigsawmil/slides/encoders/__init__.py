@@ -19,7 +19,10 @@ __all__ = [
 
 
 def encoder_spec(name: str) -> EncoderSpec:
-    """What is known of an encoder without loading it: by name, or by the path of a TorchScript or ONNX file."""
+    """What is known of an encoder without loading it: by name, or by the path of a TorchScript or ONNX file.
+
+    Example: `encoder_spec("uni").dim`
+    """
     if is_file(name):
         from . import files
 
@@ -37,7 +40,10 @@ def load_encoder(
     mark: str | None = None,
 ) -> Encoder:
     """An encoder by name, or by the path of a TorchScript or ONNX file. weights: a local file or folder in place of the
-    hub. trust_code: allow models whose loading runs code of their repository. mark: of the one that it has to be."""
+    hub. trust_code: allow models whose loading runs code of their repository. mark: of the one that it has to be.
+
+    Example: `load_encoder("uni", weights=Path("copy-of-UNI"))`
+    """
     spec, model = _load(name, weights, trust_code)
     wants = (spec.size, spec.resize, spec.interpolation, spec.mean, spec.std, spec.tokens, spec.registers)
     own = _file_mark(name) if spec.source == "file" else weights_mark(model)
@@ -75,7 +81,10 @@ def _file_mark(name: str) -> str:
 def encode(
     encoder: Encoder, tiles: "Tensor", device: "torch.device | str" = "cpu", precision: str = "float32"
 ) -> "Tensor":
-    """uint8 (tile, height, width, 3) -> float32 (tile, dim) on the CPU."""
+    """uint8 (tile, height, width, 3) -> float32 (tile, dim) on the CPU.
+
+    Example: `encode(load_encoder("uni"), tiles)`
+    """
     import torch
 
     from .preprocess import preprocess
