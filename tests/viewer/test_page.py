@@ -10,6 +10,7 @@ import numpy as np
 import pytest
 from PIL import Image
 
+from jigsawmil.maps.patch_maps import PatchMaps
 from jigsawmil.maps.values import percentiles
 from jigsawmil.viewer.data import Key, Library
 
@@ -134,6 +135,12 @@ def test_hovering_tells_of_the_patch_under_the_mouse(viewer: Viewer, library: Li
     viewer.page.wait_for_selector("#tip", state="hidden")
 
 
+def shades_of(maps: PatchMaps) -> np.ndarray:
+    """(patch, 3): colours of the attention, as the page rounds them."""
+    tones = np.round(percentiles(maps.attention) / 100 * 255).astype(int)
+    return matplotlib.colormaps["viridis"](tones, bytes=True)[:, :3]
+
+
 def test_the_slide_and_the_map_lie_where_they_should(viewer: Viewer, library: Library) -> None:
     maps = first(library)
     cells = (maps.coords / 32).round().astype(int)
@@ -169,8 +176,7 @@ def test_the_threshold_hides_the_lowest(viewer: Viewer, library: Library) -> Non
     viewer.set("threshold", value=50)
     low, high = int(order[len(order) // 4]), int(order[-len(order) // 4])
     np.testing.assert_allclose(viewer.pixel(low), colour(*cells[low]), atol=8)
-    shade = matplotlib.colormaps["viridis"](percentiles(maps.attention)[high] / 100, bytes=True)[:3]
-    np.testing.assert_allclose(viewer.pixel(high), shade, atol=2)
+    np.testing.assert_allclose(viewer.pixel(high), shades_of(maps)[high], atol=2)
 
 
 def test_layers_have_their_colours_and_words(viewer: Viewer, library: Library) -> None:
@@ -230,7 +236,7 @@ def test_two_methods_lie_side_by_side_and_move_together(viewer: Viewer, library:
     patch = int(other.attention.argmax())
     assert f"{other.attention[patch]:.2e}".replace("e-0", "e-") in viewer.hover(patch)
     assert viewer.page.locator("#hover1").is_visible()
-    shades = matplotlib.colormaps["viridis"](percentiles(other.attention)[patch] / 100, bytes=True)[:3]
+    shade = shades_of(other)[patch]
     viewer.set("opacity", value=1)
     x, y = viewer.place(patch)
     shift = panes[1]["x"] - panes[0]["x"]
@@ -240,7 +246,7 @@ def test_two_methods_lie_side_by_side_and_move_together(viewer: Viewer, library:
     x, y = viewer.place(patch)
     viewer.page.mouse.move(5, 5)
     shot = Image.open(io.BytesIO(viewer.page.screenshot())).convert("RGB")
-    np.testing.assert_allclose(shot.getpixel((round(x + shift) + 3, round(y) + 3)), shades, atol=2)
+    np.testing.assert_allclose(shot.getpixel((round(x + shift) + 3, round(y) + 3)), shade, atol=2)
     viewer.page.get_by_label("beside").select_option("none")
     viewer.page.wait_for_selector("#pane1", state="hidden")
 
