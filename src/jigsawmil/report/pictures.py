@@ -33,7 +33,7 @@ def write_pictures(
         if table.empty or "curves" not in task.sections:  # empty: none of its jobs came through
             continue
         written.append(folder / ("roc.png" if len(classes) == 1 else f"roc-{cohort}.png"))
-        roc_plot(table, names, written[-1], task.name)
+        roc_plot(table, names, written[-1], task=task.name)
     written.append(folder / "forest.png")
     forest_plot(summary, written[-1])
     written.append(folder / "traces.png")
