@@ -9,9 +9,10 @@ from rich.console import Console
 from rich.markup import escape
 
 from ..cluster.parallel import fit_together
+from ..config import one_of
 from ..files import writing_to
 from ..maps.predict import SlidePredictor
-from ..nn.options import DEFAULT_METHOD, check_method
+from ..nn.options import DEFAULT_METHOD, METHODS, check_method
 from ..train.config import TrainConfig
 from ..train.fold import fit_split
 from ..train.from_slides import EXTRACT, Extraction, SlideOptions
@@ -49,7 +50,7 @@ def train(
     target: TargetOptions,
     options: MethodOptions,
     out: Out,
-    method: Annotated[str, typer.Option(help="One of the five methods.")] = DEFAULT_METHOD,
+    method: Annotated[str, typer.Option(help=f"One of {one_of(METHODS)}.")] = DEFAULT_METHOD,
     seed: Seed = 0,
     memory_gb: Memory = 4.0,
     devices: Annotated[int, typer.Option(min=1, help="GPUs (or CPU processes) that share every batch.")] = 1,

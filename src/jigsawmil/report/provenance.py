@@ -37,7 +37,7 @@ def settings_section(run: Run) -> Html:
     one = next(iter(flat.values()))
     parts = []
     if differ == ["method"] and all(s.method == name for name, s in variants.items()):
-        parts.append(tag("p", "The variants are the five methods as they are, or some of them. The same for all:"))
+        parts.append(tag("p", "The variants differ in their method only. The same for all:"))
     elif differ:
         header = ["setting", *variants]
         rows = [[name.rstrip("_"), *(_shown(values[name]) for values in flat.values())] for name in differ]
