@@ -59,3 +59,25 @@ def test_the_check_sees_a_wrong_import(tmp_path: Path, monkeypatch) -> None:
     file = tmp_path / "nn" / "bad.py"
     file.write_text("from ..study import run\nfrom . import kernels\nimport jigsawmil.report.page\n")
     assert imports_of(file) == {"study", "report"}
+
+
+def test_only_cluster_and_the_entry_points_know_ray() -> None:
+    """Ray is optional. `cli` may join a cluster: it is where `extract` and studies are started from."""
+    wrong = []
+    for file in PACKAGE.rglob("*.py"):
+        if part_of(file) in ("cluster", "cli"):
+            continue
+        for node in ast.walk(ast.parse(file.read_text())):
+            named = [node.module or ""] if isinstance(node, ast.ImportFrom) else []
+            named += [alias.name for alias in node.names] if isinstance(node, ast.Import) else []
+            if any(name.split(".")[0] == "ray" for name in named):
+                wrong.append(f"{file.relative_to(PACKAGE)} imports ray")
+        if "cluster" in imports_of(file):
+            wrong.append(f"{file.relative_to(PACKAGE)} imports cluster")
+    assert not wrong, "\n".join(wrong)
+
+
+def test_the_command_line_is_thin() -> None:
+    """It parses, calls and prints; what is longer belongs into the library."""
+    long = {file.name: n for file in (PACKAGE / "cli").glob("*.py") if (n := len(file.read_text().splitlines())) > 200}
+    assert not long

@@ -11,7 +11,8 @@ from PIL import Image
 
 from jigsawmil.errors import ConfigError, SlideError
 from jigsawmil.slides import slide as module
-from jigsawmil.slides.slide import Slide, best_level, find_slides, open_slide, write_picture
+from jigsawmil.slides.find import find_slides
+from jigsawmil.slides.slide import Slide, best_level, open_slide, write_picture
 
 Pixels = NDArray[np.uint8]
 Tiff = Callable[..., Path]

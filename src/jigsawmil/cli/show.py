@@ -19,7 +19,7 @@ from ..report.control import blind_variants, control_lines, control_table
 from ..report.finish import finish_run, paper_form
 from ..report.paper_tables import PHANTOM, paper_table
 from ..report.tables import cohorts, comparison_table, summary_table
-from ..slides.slide import find_slides
+from ..slides.find import find_slides
 from ..study.gather import by_reason
 from ..study.run import Run
 from ..study.runner import run_study

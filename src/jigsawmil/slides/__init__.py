@@ -15,7 +15,8 @@ from ..lazy import attach
 if TYPE_CHECKING:
     from .encoders import ENCODERS, Encoder, EncoderSpec, encode, encoder_spec, load_encoder, register_encoder
     from .extract import Extracted, ExtractSettings, extract_slide
-    from .slide import Slide, find_slides, open_slide
+    from .find import find_slides
+    from .slide import Slide, open_slide
     from .tiles import Tiles, make_tiles
     from .tissue import Tissue, TissueSettings, find_tissue
 else:

@@ -6,7 +6,7 @@ never use a handle that was opened before a fork.
 """
 
 import math
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from types import TracebackType
@@ -184,41 +184,6 @@ def open_slide(path: str | Path, mpp: float | None = None) -> Slide:
     return Slide(path, handle, properties, mpp if own is None else own)
 
 
-class SlideFiles(NamedTuple):
-    """left_out: files in folders that could be slides, and most likely are none."""
-
-    files: list[Path]
-    left_out: list[Path]
-
-
-def find_slides(paths: Iterable[Path]) -> SlideFiles:
-    """Slide files: those named, and those that lie in the folders named. Two of one name are refused.
-
-    In a folder, pictures beside slides are labels and thumbnails; and a DICOM slide is many files, any of which opens
-    all of it, so one of them has to be named.
-
-    Example: `find_slides([Path("slides/")]).files`
-    """
-    found: dict[str, Path] = {}
-    left_out: list[Path] = []
-    for path in paths:
-        if not path.exists():
-            raise SlideError(f"{path}: no such file or folder; expected slides, or a folder of them.")
-        inside = sorted(file for file in path.iterdir() if _is_slide(file)) if path.is_dir() else [path]
-        if path.is_dir():
-            beside = PICTURES | {".dcm"} if any(_ending(file) not in PICTURES for file in inside) else {".dcm"}
-            left_out += [file for file in inside if _ending(file) in beside]
-            inside = [file for file in inside if _ending(file) not in beside]
-        if not inside:
-            expected = ", ".join(sorted(SLIDES - {".dcm"}))
-            raise SlideError(f"{path}: no slides in this folder; expected {expected}. Of a DICOM slide name one file.")
-        for file in inside:
-            other = found.setdefault(file.stem, file)
-            if other.resolve() != file.resolve():
-                raise SlideError(f"{file}: {other} has the same name, their results would mix. Rename one of them.")
-    return SlideFiles(list(found.values()), left_out)
-
-
 def write_picture(picture: NDArray[np.uint8], path: Path) -> None:
     """A PNG, RGB or grey."""
     from PIL import Image
@@ -231,14 +196,6 @@ def best_level(downsamples: Sequence[float], target: float) -> int:
     """The coarsest level that is at least as fine as `target` level-0 pixels a pixel; levels are a per mille off."""
     fine = [level for level, step in enumerate(downsamples) if step <= target * 1.001]
     return max(fine, key=lambda level: downsamples[level], default=0)
-
-
-def _is_slide(file: Path) -> bool:
-    return file.is_file() and _ending(file) in SLIDES and not file.name.startswith(".")
-
-
-def _ending(file: Path) -> str:
-    return file.suffix.lower()
 
 
 def _open(path: Path) -> tuple[Any, dict[str, str]]:

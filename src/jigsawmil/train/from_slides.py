@@ -13,7 +13,8 @@ from ..slides.encoders import ENCODERS, EncoderSpec, encoder_spec
 from ..slides.encoders.spec import is_file
 from ..slides.extract import Extracted, ExtractSettings, features_folder
 from ..slides.extract_all import extract_here
-from ..slides.slide import PICTURES, SLIDES, find_slides
+from ..slides.find import find_slides
+from ..slides.slide import PICTURES, SLIDES
 from .checkpoint import ModelCard
 from .devices import pick_device
 

@@ -2,7 +2,6 @@
 
 import io
 import math
-import os
 import threading
 from collections import OrderedDict
 from functools import lru_cache
@@ -10,8 +9,8 @@ from pathlib import Path
 
 from PIL import Image
 
-from ..bags.names import slide_name
 from ..errors import SlideError
+from ..slides.find import slides_below
 from ..slides.slide import SLIDES, Picture, Slide, open_slide
 
 EDGE = 512  # pixels of a tile; stage.js has the same
@@ -24,10 +23,8 @@ class SlideFolder:
     folder is refused."""
 
     def __init__(self, folder: Path) -> None:
-        if not folder.is_dir():
-            raise SlideError(f"{folder}: no such folder. Give the folder that holds the slides with --slides.")
         self.folder = folder.resolve()
-        self._files = _find(self.folder)
+        self._files = slides_below(self.folder)
         if not self._files:
             raise SlideError(f"{folder}: no slides in it. Expected files such as {', '.join(sorted(SLIDES)[:6])}.")
         self._open: OrderedDict[str, Slide] = OrderedDict()
@@ -93,16 +90,3 @@ def jpeg(picture: Picture, quality: int = 85) -> bytes:
     file = io.BytesIO()
     Image.fromarray(picture).save(file, "JPEG", quality=quality)
     return file.getvalue()
-
-
-def _find(folder: Path) -> dict[str, list[Path]]:
-    """Slide id -> its files. Folders that are links are not entered."""
-    found: dict[str, list[Path]] = {}
-    for place, folders, files in os.walk(folder):
-        folders.sort()
-        for name in sorted(files):
-            path = Path(place) / name
-            if path.suffix.lower() in SLIDES and not name.startswith("."):
-                short = slide_name(name)
-                found.setdefault(path.stem if short == name else short, []).append(path)
-    return found
