@@ -49,7 +49,10 @@ def get_task(name: str) -> Task:
 
 
 def figure_headers() -> dict[str, str]:
-    """Columns of a summary that are figures -> header, in the order in which tables show them."""
+    """Columns of a summary that are figures -> header, in the order in which tables show them.
+
+    Example: `figure_headers()["auprc"]`
+    """
     return FIGURES | {name: header for task in TASKS.values() for name, header in task.headers.items()}
 
 
