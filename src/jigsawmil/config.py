@@ -7,7 +7,7 @@ command line, study files, `SlideClassifier`, the report and docs/settings.md ar
 import dataclasses
 import difflib
 from collections.abc import Callable, Iterable, Iterator, Mapping
-from typing import Any, NamedTuple, TypeVar
+from typing import Any, NamedTuple, TypeVar, get_args
 
 from .errors import ConfigError
 
@@ -99,6 +99,12 @@ def check_type(name: str, value: Any, kind: Any) -> None:
     whole = isinstance(value, int) and isinstance(1.0, kind)
     fits = kind is bool if isinstance(value, bool) else whole or isinstance(value, kind)
     require(name, value, fits, KINDS[kind])
+
+
+def plain_kind(kind: Any) -> Any:
+    """The kind of a value that may also be None."""
+    kinds = [part for part in get_args(kind) if part is not type(None)]
+    return kinds[0] if len(kinds) == 1 else kind
 
 
 def check_types(config: Any) -> None:

@@ -109,5 +109,5 @@ def test_only_what_was_given_goes_on(tmp_path) -> None:
         "mpp": 0.0,  # wrong, and therefore not to be lost
         "skip_missing": True,
     }
-    options = TargetOptions(positive="b").source(table).options
-    assert options == (("mpp", 0.0), ("positive", "b"), ("skip_missing", True))
+    options = TargetOptions(positive="b").source(table).options.given()
+    assert options == {"mpp": 0.0, "positive": "b", "skip_missing": True}

@@ -179,10 +179,10 @@ def test_jobs_that_failed_are_told_at_the_end(compare, given, tmp_path: Path, ta
     """The methods that are whole are judged; the exit code says that something is missing."""
     real = executors.run_job
 
-    def sometimes(job, on_epoch) -> None:
+    def sometimes(job, on_epoch, worker) -> None:
         if job.variant == "graph-mil":
             raise JigsawmilError("out of luck" if job.fold else "out of [time]")
-        real(job, on_epoch)
+        real(job, on_epoch, worker)
 
     monkeypatch.setattr(executors, "run_job", sometimes)
     same = [*given, "--methods", "abmil,graph-mil", "--folds", "3", "--out", tmp_path / "run"]

@@ -166,7 +166,7 @@ def test_another_node_has_another_working_directory(
     sent = everywhere(replace(job, source=source, folder=Path("run/jobs/a")))
     assert sent.source.labels == str(tmp_path / "l.csv")
     assert sent.source.features == str(tmp_path / "f")
-    assert sent.source.options == (("mpp", 0.5), ("slide_table", str(tmp_path / "s.csv")))
+    assert sent.source.options.given() == {"mpp": 0.5, "slide_table": str(tmp_path / "s.csv")}
     assert sent.folder == tmp_path / "run/jobs/a"
 
 

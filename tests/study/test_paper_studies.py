@@ -81,7 +81,7 @@ def test_a_file_says_where_its_data_go_and_which_recipe_makes_the_labels(file: P
 def test_classes_of_a_standin_are_those_of_the_recipe(file: Path) -> None:
     found = read_study(file)
     for name, source in found.cohorts.items():
-        standin, options = found.standins[name], dict(source.options)
+        standin, options = found.standins[name], source.options.given()
         if options.get("ordinal"):
             assert standin.classes == ("0", "1", "2", "3", "4", "5")
         else:

@@ -7,6 +7,7 @@ from typing import Any
 
 import pytest
 
+from jigsawmil.cohort.options import CohortOptions
 from jigsawmil.errors import ConfigError
 from jigsawmil.study.published import Published
 from jigsawmil.study.runner import run_study
@@ -55,7 +56,7 @@ def test_a_file_becomes_a_study_with_paths_relative_to_it(tmp_path: Path, monkey
     one, two = study.cohorts["one"], study.cohorts["two"]
     assert (one.labels, one.features) == (str(tmp_path / "data/labels.csv"), str(tmp_path / "data/features"))
     assert (two.labels, Path(two.features).resolve()) == ("/abs/labels.tsv", tmp_path.parent / "features")
-    assert dict(two.options) == {"label_column": "subtype", "mpp": 1}
+    assert two.options.given() == {"label_column": "subtype", "mpp": 1}
     assert study.splits == {"one": str(tmp_path / "data/folds.json")}
     assert (study.folds, study.seeds, study.shuffle_control, study.memory_gb) == (4, (3, 1), True, 1)
     assert study.variants == {
@@ -98,7 +99,7 @@ def test_on_standins_nothing_of_the_real_cohorts_is_left(tmp_path: Path) -> None
     assert list(phantom.cohorts) == ["phantom one", "phantom two"]  # every table and plot will say so
     two = phantom.cohorts["phantom two"]
     assert two.labels == str(tmp_path / "standins" / "two" / "labels.csv")
-    assert two.options == (("positive", "a"),)  # its files have the phantom's columns and units
+    assert two.options == CohortOptions(positive="a")  # its files have the phantom's columns and units
     assert phantom.splits == {}
     assert phantom.published == Published("made up", {})
     assert (phantom.variants, phantom.folds, phantom.seeds) == (study.variants, study.folds, study.seeds)

@@ -1,10 +1,14 @@
 """Arguments and options that several verbs share, which need nothing but their words."""
 
+from collections.abc import Callable, Iterable
 from dataclasses import asdict, dataclass
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Annotated, Any, TypeVar
 
 import typer
+
+from ..cohort.options import PATHS, TARGET, CohortOptions
+from ..config import settings_of
 
 SlidesArgument = Annotated[list[Path], typer.Argument(help="Slides, or folders of slides.")]
 Out = Annotated[Path, typer.Option(help="Folder to write to.")]
@@ -18,11 +22,10 @@ Address = Annotated[
     str | None, typer.Option(help="Ray cluster: ray://host:10001, host:6379 or auto. Default: Ray on this machine.")
 ]
 Device = Annotated[str, typer.Option(help="auto, cpu, cuda, cuda:1.")]
-SlideMpp = Annotated[
-    float | None, typer.Option("--slide-mpp", help="Microns per level-0 pixel, where the files do not say.")
-]
-PatchSize = Annotated[float | None, typer.Option(help="Edge of a patch in level-0 pixels, where the files do not say.")]
-Unit = Annotated[str | None, typer.Option(help="Unit of coordinates, px or um, where the files do not say.")]
+COHORT = {setting.name: setting for setting in settings_of(CohortOptions)}
+SlideMpp = Annotated[float | None, typer.Option("--slide-mpp", help=COHORT["mpp"].help)]
+PatchSize = Annotated[float | None, typer.Option(help=COHORT["patch_size"].help)]
+Unit = Annotated[str | None, typer.Option(help=COHORT["unit"].help)]
 
 Masks = Annotated[
     Path | None, typer.Option(help="Your own outlines of the tissue: a folder of SLIDE.geojson files, or one file.")
@@ -32,24 +35,30 @@ NoBoundsShift = Annotated[
 ]
 
 
+T = TypeVar("T")
+
+
+def with_cohort_options(names: Iterable[str]) -> Callable[[type[T]], type[T]]:
+    """Give a group the options of a cohort by these names, after its own fields."""
+
+    def add(cls: type[T]) -> type[T]:
+        for name in names:
+            kind = Path | None if name in PATHS else COHORT[name].kind
+            flag = "--slide-mpp" if name == "mpp" else f"--{name.replace('_', '-')}"
+            cls.__annotations__[name] = Annotated[kind, typer.Option(flag, help=COHORT[name].help)]
+            setattr(cls, name, COHORT[name].default)
+        return cls
+
+    return add
+
+
 @dataclass(frozen=True)
+@with_cohort_options(name for name in COHORT if name not in TARGET)
 class TableOptions:
     """The cohort: a label table and a folder of features."""
 
     labels: Annotated[Path, typer.Option(help="Label table: CSV, TSV or XLSX.")]
     features: Annotated[Path, typer.Option(help="Folder of feature files (TRIDENT, CLAM, STAMP, slideflow, ...).")]
-    slide_column: Annotated[str | None, typer.Option(help="Column of slide ids.")] = None
-    patient_column: Annotated[str | None, typer.Option(help="Column of patient ids.")] = None
-    label_column: Annotated[str | None, typer.Option(help="Column of labels.")] = None
-    site_column: Annotated[str | None, typer.Option(help="Column of sites.")] = None
-    slide_table: Annotated[Path | None, typer.Option(help="STAMP's second table, patient to slide file.")] = None
-    sheet: Annotated[str | None, typer.Option(help="Sheet of an XLSX file.")] = None
-    mpp: SlideMpp = None
-    patch_size: PatchSize = None
-    unit: Unit = None
-    skip_missing: Annotated[
-        bool, typer.Option("--skip-missing", help="Leave out labelled slides without features, and record them.")
-    ] = False
 
     def given(self) -> dict[str, Any]:
         values = {key: value for key, value in asdict(self).items() if value is not None and value is not False}

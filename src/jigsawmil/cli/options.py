@@ -7,13 +7,14 @@ from typing import Annotated, Any, TypeVar
 
 import typer
 
+from ..cohort.options import TARGET
 from ..config import choose, settings_of
 from ..errors import ConfigError
 from ..study.executors import open_gpus
 from ..study.study import CohortSpec, cohort_spec
 from ..train.devices import pick_device, read_device
 from ..train.settings import Settings
-from .arguments import Address, ExecutorName, TableOptions
+from .arguments import Address, ExecutorName, TableOptions, with_cohort_options
 
 
 @dataclass(frozen=True)
@@ -61,17 +62,9 @@ HERE = WhereOptions()
 
 
 @dataclass(frozen=True)
+@with_cohort_options(TARGET)
 class TargetOptions:
     """What the labels mean."""
-
-    positive: Annotated[
-        str | None, typer.Option(help="The positive class of two. Default: the last in sorted order.")
-    ] = None
-    ordinal: Annotated[bool, typer.Option("--ordinal", help="Labels are grades, such as ISUP 0 to 5.")] = False
-    task: Annotated[
-        str | None,
-        typer.Option(help="What is predicted, by name. Default: binary for two classes, multiclass for more."),
-    ] = None
 
     def source(self, table: TableOptions) -> CohortSpec:
         target = {key: value for key, value in asdict(self).items() if value}

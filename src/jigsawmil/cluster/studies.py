@@ -33,7 +33,6 @@ RETRIES = 5  # of a job whose worker or node died
 POLL = 0.25  # seconds between two looks at the jobs
 SEEN = 120.0  # seconds in which what a worker wrote is seen here: NFS may know of nothing new for a minute
 TELL = 0.5  # seconds between two epochs that a job tells of
-PATHS = ("slide_table",)  # options of a cohort that are paths
 NOT_SEEN = "{}: written by a worker, and not seen from the driver. Run again; is it the same storage for both?"
 COLOURS = re.compile(r"\x1b\[[0-9;]*m")
 
@@ -119,12 +118,11 @@ def needs_of(jobs: Sequence[Job], cohorts: Mapping[str, Cohort], cpus: int, gpu:
 
 def everywhere(job: Job) -> Job:
     """The same job with whole paths: another node has another working directory."""
-    options = {key: _whole(value) if key in PATHS else value for key, value in job.source.options}
     source = replace(
         job.source,
         labels=_whole(job.source.labels),
         features=_whole(job.source.features),
-        options=tuple(sorted(options.items())),
+        options=job.source.options.in_folder(Path.cwd()),
     )
     return replace(job, source=source, folder=job.folder.absolute())
 

@@ -70,7 +70,7 @@ def study_toml(run: Run) -> str:
     for cohort in run.cohorts:
         source = run.record.cohorts[cohort]
         lines += ["", f"[cohorts.{_text(cohort)}]"]
-        given = {"labels": source.labels, "features": source.features, **source.options}
+        given = {"labels": source.labels, "features": source.features, **source.options.given()}
         if folds[cohort] is not None:
             given["splits"] = str(folds[cohort])
         lines += [f"{key} = {_text(value)}" for key, value in given.items()]

@@ -61,7 +61,7 @@ def _cohort_record(source: CohortSpec, cohort: Cohort) -> CohortRecord:
     return CohortRecord(
         labels=source.labels,
         features=source.features,
-        options=dict(source.options),
+        options=source.options,
         classes=cohort.classes,
         task=cohort.task,
         dim=cohort.dim,

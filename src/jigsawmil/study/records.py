@@ -6,17 +6,18 @@ from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any
 
+from ..cohort.options import CohortOptions
 from ..files import write_json
 from .published import Published
 
 
 @dataclass(frozen=True, kw_only=True)
 class CohortRecord:
-    """A cohort as the study read it. options: those of `Cohort.read` that were given."""
+    """A cohort as the study read it."""
 
     labels: str
     features: str
-    options: Mapping[str, Any] = field(default_factory=dict)
+    options: CohortOptions = field(default_factory=CohortOptions)
     classes: tuple[str, ...]
     task: str
     dim: int | None = None
@@ -57,10 +58,11 @@ class StudyRecord:
         )
 
     def write(self, path: Path) -> None:
-        cohorts = {name: asdict(cohort) for name, cohort in self.cohorts.items()}
+        cohorts = {
+            name: {**asdict(cohort), "options": sorted(cohort.options.given().items())}
+            for name, cohort in self.cohorts.items()
+        }
         classes = {name: values.pop("classes") for name, values in cohorts.items()}
-        for values in cohorts.values():
-            values["options"] = sorted(values["options"].items())
         write_json(path, {"format": 1, **asdict(self), "classes": classes, "cohorts": cohorts})
 
 
@@ -68,7 +70,7 @@ def _cohort(values: Mapping[str, Any], classes: list[str]) -> CohortRecord:
     return CohortRecord(
         labels=values["labels"],
         features=values["features"],
-        options=dict(values["options"]),
+        options=CohortOptions(**dict(values["options"])),
         classes=tuple(classes),
         task=values["task"],
         dim=values.get("dim"),

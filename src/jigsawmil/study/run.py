@@ -22,7 +22,6 @@ TEXT = (
 )
 WHOLE = ("seed", "fold", "patches", "folds", "seeds", "slides", "patients", "undefined_folds", "resamples")
 RENAMED = {"method": "variant", "method_a": "variant_a", "method_b": "variant_b"}  # columns of older versions
-READING = ("mpp", "patch_size", "unit")  # options of a cohort that are options of `read_bag`
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -158,8 +157,7 @@ class Run:
     def bag_of(self, slide_id: str, *, cohort: str | None = None, folder: str | Path | None = None) -> Bag:
         """The slide's bag, read as the study read it."""
         cohort = self.cohort_of(slide_id, cohort)
-        options = self.record.cohorts[cohort].options
-        reading = {key: value for key, value in options.items() if key in READING}
+        reading = self.record.cohorts[cohort].options.reading
         path = self.features_of(slide_id, cohort=cohort, folder=folder)
         return replace(read_bag(path, **reading), slide_id=slide_id)
 

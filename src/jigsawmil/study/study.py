@@ -6,7 +6,8 @@ from pathlib import Path
 from typing import Any
 
 from ..cohort.cohort import Cohort
-from ..config import check_types, require
+from ..cohort.options import TARGET, CohortOptions
+from ..config import check_types, from_mapping, require
 from ..errors import ConfigError
 from ..synthetic.standins import StandIn
 from ..train.settings import Settings
@@ -15,14 +16,14 @@ from .published import Published
 
 @dataclass(frozen=True)
 class CohortSpec:
-    """Where a cohort comes from; `options` are those of `Cohort.read`, as a sorted tuple so that it can be a key."""
+    """Where a cohort comes from, and how it is read."""
 
     labels: str
     features: str
-    options: tuple[tuple[str, Any], ...] = ()
+    options: CohortOptions = field(default_factory=CohortOptions)
 
     def read(self) -> Cohort:
-        return Cohort.read(self.labels, self.features, **dict(self.options))
+        return Cohort.read(self.labels, self.features, **self.options.given())
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -78,10 +79,8 @@ def on_standins(study: Study, folder: Path) -> Study:
         raise ConfigError("by_site: stand-ins come from no site. Leave it out, or run on the real cohorts.")
     cohorts = {}
     for name, spec in study.cohorts.items():
-        options = tuple((key, value) for key, value in spec.options if key in ("positive", "ordinal", "task"))
-        cohorts[f"phantom {name}"] = CohortSpec(
-            str(folder / name / "labels.csv"), str(folder / name / "features"), options
-        )
+        labels, features = folder / name / "labels.csv", folder / name / "features"
+        cohorts[f"phantom {name}"] = CohortSpec(str(labels), str(features), spec.options.only(TARGET))
     published = study.published and replace(study.published, figures={})
     return replace(study, cohorts=cohorts, splits={}, published=published, phantom=True)
 
@@ -96,4 +95,4 @@ def cohort_spec(values: Mapping[str, Any], where: str = "cohort") -> CohortSpec:
     if missing:
         raise ConfigError(f"{where}: no {' and no '.join(missing)}; expected a label table and a folder of features.")
     labels, features = str(options.pop("labels")), str(options.pop("features"))
-    return CohortSpec(labels, features, tuple(sorted((k, v) for k, v in options.items() if v is not None)))
+    return CohortSpec(labels, features, from_mapping(CohortOptions, options, where))

@@ -4,7 +4,9 @@ import tomllib
 from pathlib import Path
 from typing import Any
 
-from ..config import check_type, choose, require
+from ..cohort import options
+from ..cohort.options import CohortOptions
+from ..config import check_type, choose, plain_kind, require, settings_of
 from ..errors import ConfigError
 from ..synthetic.standins import read_standin
 from ..train.settings import Settings, check_names
@@ -12,13 +14,8 @@ from .published import read_published
 from .study import Study, cohort_spec
 
 STUDY_KEYS = ("folds", "seeds", "by_site", "shuffle_control", "attention", "memory_gb")
-COHORT_KEYS = {
-    **dict.fromkeys(("labels", "features", "slide_table", "splits", "slide_column", "patient_column"), str),
-    **dict.fromkeys(("label_column", "site_column", "sheet", "positive", "task", "unit"), str),
-    **dict.fromkeys(("ordinal", "skip_missing"), bool),
-    **dict.fromkeys(("mpp", "patch_size"), float),
-}
-PATHS = ("labels", "features", "slide_table", "splits")
+PATHS = ("labels", "features", "splits")
+COHORT_KEYS = dict.fromkeys(PATHS, str) | {s.name: plain_kind(s.kind) for s in settings_of(CohortOptions)}
 
 
 def read_study(path: str | Path) -> Study:
@@ -48,7 +45,9 @@ def read_study(path: str | Path) -> Study:
         for key, value in table.items():
             choose(f"{where}: key", key, (*COHORT_KEYS, "standin"))
             check_type(f"{where}: {key}", value, COHORT_KEYS[key])
-        table = {key: str(path.parent / value) if key in PATHS else value for key, value in table.items()}
+        table = {
+            key: str(path.parent / value) if key in (*PATHS, *options.PATHS) else value for key, value in table.items()
+        }
         if "splits" in table:
             splits[name] = table.pop("splits")
         cohorts[name] = cohort_spec(table, where)

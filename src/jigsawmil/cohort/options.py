@@ -1,0 +1,53 @@
+"""How a label table and its features are read: each option with its default and help, in one place.
+
+The keys of a cohort in a study file and the options of the command line are made from these fields; a test holds
+them equal to the parameters of `Cohort.read`.
+"""
+
+from dataclasses import dataclass, fields, replace
+from pathlib import Path
+from typing import Any
+
+from ..config import setting
+
+READING = ("mpp", "patch_size", "unit")  # options of `read_bag`
+TARGET = ("positive", "ordinal", "task")  # what the labels mean
+PATHS = ("slide_table",)
+
+
+@dataclass(frozen=True, kw_only=True)
+class CohortOptions:
+    slide_column: str | None = setting(None, "Column of slide ids.")
+    patient_column: str | None = setting(None, "Column of patient ids.")
+    label_column: str | None = setting(None, "Column of labels.")
+    site_column: str | None = setting(None, "Column of sites.")
+    slide_table: str | None = setting(None, "STAMP's second table, patient to slide file.")
+    sheet: str | None = setting(None, "Sheet of an XLSX file.")
+    mpp: float | None = setting(None, "Microns per level-0 pixel, if not stored in the files.")
+    patch_size: float | None = setting(None, "Edge of a patch in level-0 pixels, if not stored in the files.")
+    unit: str | None = setting(None, "Unit of coordinates, px or um, if not stored in the files.")
+    skip_missing: bool = setting(False, "Leave out labelled slides without features, and record them.")
+    positive: str | None = setting(None, "The positive class of two. Default: the last in sorted order.")
+    ordinal: bool = setting(False, "Labels are grades, such as ISUP 0 to 5.")
+    task: str | None = setting(
+        None, "What is predicted, by name. Default: binary for two classes, multiclass for more."
+    )
+
+    def given(self) -> dict[str, Any]:
+        """What differs from the defaults."""
+        values = {field.name: (getattr(self, field.name), field.default) for field in fields(self)}
+        return {name: value for name, (value, default) in values.items() if value != default}
+
+    def only(self, names: tuple[str, ...]) -> "CohortOptions":
+        """These options as they are, the others by default."""
+        return CohortOptions(**{name: getattr(self, name) for name in names})
+
+    @property
+    def reading(self) -> dict[str, Any]:
+        """The options of `read_bag`."""
+        return {name: getattr(self, name) for name in READING}
+
+    def in_folder(self, folder: str | Path) -> "CohortOptions":
+        """The same with its paths relative to a folder."""
+        paths: dict[str, Any] = {name: str(Path(folder) / path) for name in PATHS if (path := getattr(self, name))}
+        return replace(self, **paths)
