@@ -1,18 +1,20 @@
-"""From slides to an answer: the whole way, by the commands that one would type.
+"""From slides to an answer: the whole way, in Python.
 
     python examples/from_slides.py                                    # 20 slides, about 2,000 tiles
     python examples/from_slides.py --slides 40 --kind arrangement
 
 The slides are painted here, so nothing has to be downloaded, and what they hide is known. With slides of your own leave
-`paint` out, give your folder and your label table, and an encoder that knows tissue (`jigsawmil encoders`).
+`paint_cohort` out, give your folder and your label table, and an encoder that knows tissue (`jigsawmil encoders`).
 """
 
 import argparse
-import shlex
-import sys
+from collections import Counter
 from pathlib import Path
 
-from jigsawmil.cli import app
+from jigsawmil import Cohort, Settings, Study, predict_slides, run_study, train_model
+from jigsawmil.slides import extract_slides
+from jigsawmil.study import cohort_spec
+from jigsawmil.synthetic import paint_cohort
 
 METHODS = ("abmil", "graph-abmil+jigsaw")
 
@@ -33,34 +35,29 @@ def main() -> None:
 def whole_way(out: Path, slides: int, patches: int, kind: str, encoder: str, folds: int, epochs: int) -> None:
     # Slides to learn from, and two that no training will see
     painted, new = out / "painted", out / "new"
-    paint = ["--kind", kind, "--patches", patches]
     if not painted.exists():
-        jigsawmil("paint", "--slides", slides, *paint, "--out", painted)
-        jigsawmil("paint", "--slides", 2, *paint, "--seed", 1, "--out", new)
+        print(f"Painting {slides} slides, and two new ones")
+        paint_cohort(painted, slides, kind, patches=patches)
+        paint_cohort(new, 2, kind, patches=patches, seed=1)
 
     # Tissue, tiles, features: once; what is done is not done again
-    jigsawmil("extract", painted / "slides", "--encoder", encoder, "--out", out / "features")
+    found = extract_slides(painted / "slides", out / "features", encoder)
+    counts = Counter(one.status for one in found)
+    print(f"{len(found)} slides: {', '.join(f'{count} {status}' for status, count in counts.items())}")
 
     # Is a method that knows where patches lie better? Cross-validated, so that every slide is predicted unseen
-    cohort = ["--labels", painted / "labels.csv", "--features", out / "features"]
-    train = ["--k", 8, "--epochs", epochs, "--patience", 0, "--lr", 0.0005]  # 50 neighbours would be half a slide
-    jigsawmil("compare", *cohort, "--methods", ",".join(METHODS), "--folds", folds, *train, "--out", out / "run")
+    cohort = {"labels": painted / "labels.csv", "features": out / "features"}
+    training = {"k": 8, "epochs": epochs, "patience": 0, "lr": 0.0005}  # 50 neighbours would be half a slide
+    variants = {method: Settings.from_flat({"method": method, **training}) for method in METHODS}
+    run = run_study(Study(cohorts={"painted": cohort_spec(cohort)}, variants=variants, folds=folds), out / "run")
+    print(run.summary.to_string(index=False))
 
     # One model on all slides, and its answer to new ones: from slide to prediction and map
     if not (out / "model").exists():
-        jigsawmil("train", *cohort, "--method", METHODS[1], *train, "--out", out / "model")
-    own = ["--weights", encoder] if Path(encoder).is_file() else []
-    answers = ["--out", out / "predictions.csv", "--heatmap", out / "maps"]
-    jigsawmil("predict", out / "model", new / "slides", *own, *answers)
-
-
-def jigsawmil(*arguments: object) -> None:
-    """What typing the command does; the words of its result follow it."""
-    words = [str(argument) for argument in arguments]
-    print(f"\n$ jigsawmil {shlex.join(words)}", flush=True)
-    code = app(words, standalone_mode=False)
-    if code:
-        sys.exit(code)
+        train_model(Cohort.read(**cohort), out / "model", variants[METHODS[1]])
+    own = {"weights": Path(encoder)} if Path(encoder).is_file() else {}
+    answers = predict_slides(out / "model", new / "slides", out=out / "predictions.csv", heatmap=out / "maps", **own)
+    print(answers.table.to_string(index=False))
 
 
 if __name__ == "__main__":

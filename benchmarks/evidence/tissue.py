@@ -20,11 +20,10 @@ import numpy as np
 import torch
 from PIL import Image
 
-from jigsawmil.cli.slides import plans
 from jigsawmil.slides.slide import open_slide
 from jigsawmil.slides.tiles import make_tiles
 from jigsawmil.slides.tissue import find_tissue, tissue_mask
-from jigsawmil.synthetic.painted import write_painted
+from jigsawmil.synthetic.painted import plans, write_painted
 from jigsawmil.synthetic.painter import Plan, paint, write_slide
 from jigsawmil.synthetic.phantom_options import phantom_spec
 

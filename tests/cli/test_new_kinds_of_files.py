@@ -86,7 +86,7 @@ def test_a_new_encoder_is_listed_and_extracts(kinds, jigsawmil, tmp_path: Path) 
 
     register_encoder(EncoderSpec(name="mean-colour", dim=3), lambda spec, weights, trust_code: MeanColour())
     assert "mean-colour" in jigsawmil("encoders").out
-    assert jigsawmil("paint", "--slides", 2, "--patches", 6, "--out", tmp_path / "painted").code == 0
+    assert jigsawmil("paint", "--slides", 2, "--patches", 12, "--out", tmp_path / "painted").code == 0
     ran = jigsawmil("extract", tmp_path / "painted" / "slides", "--encoder", "mean-colour", "--out", tmp_path / "out")
     assert ran.code == 0, ran.err
     file, _ = tmp_path.glob("out/*/features_mean-colour/*.h5")

@@ -1,6 +1,6 @@
 """Verbs about slides: find tissue and tiles, paint slides with a known answer."""
 
-from collections.abc import Iterator
+from functools import partial
 from pathlib import Path
 from typing import Annotated
 
@@ -9,7 +9,6 @@ import typer
 from rich.console import Console
 from rich.markup import escape
 
-from ..config import choose
 from ..errors import ConfigError, SlideError
 from ..files import writing_to
 from ..slides.encoders import encoder_spec
@@ -17,11 +16,7 @@ from ..slides.extract import ExtractSettings, check_masks, origin_of, tissue_of
 from ..slides.geojson_mask import write_geojson
 from ..slides.slide import open_slide, write_picture
 from ..slides.tiles import make_tiles, preview
-from ..synthetic.painted import PlannedSlide, write_painted
-from ..synthetic.painter import Plan
-from ..synthetic.phantom import phantom_slides
-from ..synthetic.phantom_options import TYPES, PhantomSpec, phantom_spec
-from ..synthetic.phantom_slide import PATCH_LEVEL0
+from ..synthetic.painted import paint_cohort
 from .app import app
 from .arguments import Out, Quiet, SlidesArgument
 from .groups import grouped
@@ -92,19 +87,7 @@ def paint_slides(
 
     Example: `jigsawmil paint --slides 20 --out painted`
     """
-    choose("--kind", kind, ("composition", "arrangement"))
-    # compartments of 5 tiles, for a slide is about 12 across; the features of the phantom are not used
-    spec = phantom_spec(kind, slides=slides, seed=seed, patches=patches, spread=0.15, clump=5, dim=16)
     screen = console()
-    with writing_to(out):
-        shown = tracked(plans(spec), slides, f"Painting {slides} slides", screen, quiet)
-        write_painted(shown, out, seed=seed, artefacts=artefacts)
+    follow = partial(tracked, total=slides, words=f"Painting {slides} slides", screen=screen, quiet=quiet)
+    paint_cohort(out, slides, kind, seed=seed, patches=patches, artefacts=artefacts, follow=follow)
     screen.print(f"{out / 'labels.csv'}\n{out / 'slides'}\n{out / 'truth'}", soft_wrap=True)
-
-
-def plans(spec: PhantomSpec) -> Iterator[PlannedSlide]:
-    """The phantom's slides with their types as a plan for the painter."""
-    for slide in phantom_slides(spec):
-        corners = slide.bag.coords.numpy()
-        cells = np.rint((corners - corners.min(axis=0)) / PATCH_LEVEL0).astype(np.int64)
-        yield PlannedSlide(slide.bag.slide_id, slide.patient, slide.label, Plan(cells, slide.types, TYPES[spec.kind]))

@@ -15,6 +15,7 @@ from ..lazy import attach
 if TYPE_CHECKING:
     from .encoders import ENCODERS, Encoder, EncoderSpec, encode, encoder_spec, load_encoder, register_encoder
     from .extract import Extracted, ExtractSettings, extract_slide
+    from .extract_all import extract_slides
     from .find import find_slides
     from .slide import Slide, open_slide
     from .tiles import Tiles, make_tiles
@@ -23,7 +24,23 @@ else:
     __getattr__ = attach(__name__, __file__)
 
 __all__ = [
-    "ENCODERS", "Encoder", "EncoderSpec", "ExtractSettings", "Extracted", "Slide", "Tiles", "Tissue",
-    "TissueSettings", "encode", "encoder_spec", "extract_slide", "find_slides", "find_tissue", "load_encoder",
-    "make_tiles", "open_slide", "register_encoder",
+    "ENCODERS",
+    "Encoder",
+    "EncoderSpec",
+    "ExtractSettings",
+    "Extracted",
+    "Slide",
+    "Tiles",
+    "Tissue",
+    "TissueSettings",
+    "encode",
+    "encoder_spec",
+    "extract_slide",
+    "extract_slides",
+    "find_slides",
+    "find_tissue",
+    "load_encoder",
+    "make_tiles",
+    "open_slide",
+    "register_encoder",
 ]  # fmt: skip

@@ -2,7 +2,7 @@
 
 import time
 from collections import deque
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from functools import partial
 from pathlib import Path
@@ -10,11 +10,38 @@ from typing import Any
 
 import pandas as pd
 
+from ..bags.tile_spec import TileSpec
 from ..files import held, replacing
-from .encoders import load_encoder
-from .extract import NO_TISSUE, Extracted, ExtractSettings, extract_slide, features_folder, keep_memory
+from .encoders import encoder_spec, load_encoder
+from .extract import NO_TISSUE, Extracted, ExtractSettings, check_masks, extract_slide, features_folder, keep_memory
+from .find import find_slides
 
 COLUMNS = ("slide", "status", "tiles", "tissue_mm2", "seconds", "error")
+
+
+def extract_slides(
+    slides: str | Path | Iterable[str | Path],
+    out: str | Path,
+    encoder: str = "efficientnet-lite0",
+    *,
+    weights: Path | None = None,
+    trust_code: bool = False,
+    settings: ExtractSettings | None = None,
+) -> list[Extracted]:
+    """What `jigsawmil extract` does: features of slides, one file each, and what became of every slide.
+
+    slides: files, or folders of them. encoder, weights, trust_code: as in `load_encoder`. settings: tiles as the
+    encoder asks for them by default.
+
+    Example: `extract_slides("slides", "features", "uni")`
+    """
+    spec = encoder_spec(encoder)
+    settings = settings or ExtractSettings(tiles=TileSpec(patch=spec.patch, mpp=spec.mpp))
+    given = [slides] if isinstance(slides, str | Path) else slides
+    files = find_slides(map(Path, given)).files
+    check_masks(settings.masks, files)
+    load = {"name": encoder, "weights": weights, "trust_code": trust_code}
+    return list(extract_here(files, Path(out), load, settings))
 
 
 def extract_here(

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING
 from ..lazy import attach
 
 if TYPE_CHECKING:
+    from .painted import paint_cohort
     from .phantom import Phantom, make_phantom, phantom_slides, write_phantom
     from .phantom_options import PhantomSpec, phantom_spec
     from .phantom_slide import PhantomSlide
@@ -20,5 +21,6 @@ else:
     __getattr__ = attach(__name__, __file__)
 
 __all__ = [
-    "Phantom", "PhantomSlide", "PhantomSpec", "make_phantom", "phantom_slides", "phantom_spec", "write_phantom",
+    "Phantom", "PhantomSlide", "PhantomSpec", "make_phantom", "paint_cohort", "phantom_slides", "phantom_spec",
+    "write_phantom",
 ]  # fmt: skip

@@ -2,16 +2,20 @@
 
 import csv
 import json
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
 import numpy as np
 
+from ..config import choose
 from ..errors import ConfigError
-from ..files import new_folder
+from ..files import new_folder, writing_to
 from ..slides.slide import write_picture
 from .painter import COARSE, INKS, MPP, Plan, paint, write_slide
+from .phantom import phantom_slides
+from .phantom_options import TYPES, PhantomSpec, phantom_spec
+from .phantom_slide import PATCH_LEVEL0
 
 
 @dataclass(frozen=True)
@@ -22,6 +26,36 @@ class PlannedSlide:
     patient: str
     label: str
     plan: Plan
+
+
+def paint_cohort(
+    out: Path,
+    slides: int = 20,
+    kind: str = "composition",
+    *,
+    seed: int = 0,
+    patches: int = 100,
+    artefacts: bool = False,
+    follow: Callable[[Iterable[PlannedSlide]], Iterable[PlannedSlide]] = iter,
+) -> Path:
+    """Paint a cohort whose label is known. kind: what the label says, composition or arrangement. patches: median
+    number of tiles per slide. artefacts: as in `write_painted`. follow: sees the slides as they are painted.
+
+    Example: `paint_cohort(Path("painted"), 20)`
+    """
+    choose("--kind", kind, ("composition", "arrangement"))
+    # compartments of 5 tiles, for a slide is about 12 across; the features of the phantom are not used
+    spec = phantom_spec(kind, slides=slides, seed=seed, patches=patches, spread=0.15, clump=5, dim=16)
+    with writing_to(out):
+        return write_painted(follow(plans(spec)), out, seed=seed, artefacts=artefacts)
+
+
+def plans(spec: PhantomSpec) -> Iterator[PlannedSlide]:
+    """The phantom's slides with their types as a plan for the painter."""
+    for slide in phantom_slides(spec):
+        corners = slide.bag.coords.numpy()
+        cells = np.rint((corners - corners.min(axis=0)) / PATCH_LEVEL0).astype(np.int64)
+        yield PlannedSlide(slide.bag.slide_id, slide.patient, slide.label, Plan(cells, slide.types, TYPES[spec.kind]))
 
 
 def write_painted(slides: Iterable[PlannedSlide], out: Path, *, seed: int = 0, artefacts: bool = False) -> Path:
