@@ -28,7 +28,7 @@ class EncoderSpec:
     tile is scaled to this edge, its middle `size` is cut out; interpolation: how. mean, std: of RGB in [0, 1]. mpp:
     microns a pixel of its training. tokens: what of a model's output is the feature: `pooled`, `class`, `class+mean`
     (the class token joined with the mean of the patch tokens, register tokens left out), or `map` (the mean over a map
-    of features). source: package, timm, transformers or file."""
+    of features). source: package, timm, transformers, file or registered."""
 
     name: str
     dim: int
@@ -149,7 +149,8 @@ def register_encoder(spec: EncoderSpec, load: Load | None = None) -> None:
 
     Example: `register_encoder(EncoderSpec(name="mine", dim=512), lambda spec, weights, trust_code: my_model())`
     """
-    spec = replace(spec, load=load or spec.load)
+    load = load or spec.load
+    spec = replace(spec, load=load, source="registered" if load else spec.source)
     SPECS[:] = [known for known in SPECS if known.name != spec.name] + [spec]
     _name(spec)
 
