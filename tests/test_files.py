@@ -15,10 +15,11 @@ from jigsawmil import files
 from jigsawmil.files import DAY, new_folder, remove, replacing, sweep, write_json
 
 LEAVE = """
-import runpy, sys
+import sys
 from pathlib import Path
-code, path = runpy.run_path(sys.argv[1]), Path(sys.argv[2])  # the package takes seconds to import
-with code["new_folder"](path) as folder, code["replacing"](path.with_name("run.state")) as file:
+from jigsawmil.files import new_folder, replacing
+path = Path(sys.argv[1])
+with new_folder(path) as folder, replacing(path.with_name("run.state")) as file:
     (folder / "half.txt").touch()
     file.touch()
     print("written", flush=True)
@@ -168,7 +169,7 @@ def test_names_never_meet(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> No
 @pytest.mark.skipif(sys.platform == "win32", reason="whether a process lives is not asked there")
 def test_what_a_dead_process_left_is_swept_away_and_what_a_living_one_writes_is_not(tmp_path: Path) -> None:
     path = tmp_path / "run"
-    command = [sys.executable, "-c", LEAVE, files.__file__, str(path)]
+    command = [sys.executable, "-c", LEAVE, str(path)]
     with subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE) as other:
         assert other.stdout is not None
         assert other.stdout.readline().strip() == b"written"

@@ -69,7 +69,7 @@ VALUES = [
     (["--batch-size", "0"], ["batch_size: found 0", "at least 1"]),
     (["--lr", "0"], ["lr: found 0.0", "above 0"]),
     (["--conv", "gats"], ["conv: found 'gats'", "Did you mean 'gat'?"]),
-    (["--jigsaw", "pose"], ["jigsaw: found 'pose'", "position, consistency, equivariance"]),
+    (["--jigsaw", "pose"], ["jigsaw: found 'pose'", "consistency, equivariance, position"]),
     (["--level", "case"], ["level: found 'case'", "slide, patient"]),
     (["--lambda", "nonsense"], ["lambda: found 'nonsense'", "a number, em, em-per-slide, balanced"]),
     (["--lambda", "-1"], ["lambda", "found -1.0", "at least 0"]),

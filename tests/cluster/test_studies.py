@@ -11,10 +11,12 @@ import pytest
 from jigsawmil.cluster import ray as nodes
 from jigsawmil.cluster import studies as on_ray
 from jigsawmil.cluster.studies import everywhere, run_on_ray
+from jigsawmil.cohort.options import CohortOptions
 from jigsawmil.errors import StudyError
 from jigsawmil.study.executors import Event, run_local
 from jigsawmil.study.job import Job
 from jigsawmil.study.plan import plan
+from jigsawmil.study.run_folder import RunFolder
 from jigsawmil.study.study import Study
 
 ray = pytest.importorskip("ray", reason="Ray is not installed: pip install 'jigsawmil[ray]'")
@@ -55,7 +57,7 @@ def test_ray_writes_what_local_processes_write(cluster: Any, study: Study, local
     run_on_ray(jobs, cohorts, tmp_path, events.append)
     assert [event.error for event in events if event.ended] == [None] * len(jobs)
     same_files(jobs, local, tmp_path)
-    assert not (tmp_path / on_ray.TOKEN).exists()
+    assert not RunFolder(tmp_path).token.exists()
     for job in jobs:  # nothing is said of a job that has ended
         assert [event.ended for event in events if event.job is job].index(True) == sum(
             e.job is job for e in events
@@ -162,7 +164,7 @@ def test_another_node_has_another_working_directory(
 ) -> None:
     [job, *_] = plan(study, tmp_path)[0]
     monkeypatch.chdir(tmp_path)
-    source = replace(job.source, labels="l.csv", features="f", options=(("mpp", 0.5), ("slide_table", "s.csv")))
+    source = replace(job.source, labels="l.csv", features="f", options=CohortOptions(mpp=0.5, slide_table="s.csv"))
     sent = everywhere(replace(job, source=source, folder=Path("run/jobs/a")))
     assert sent.source.labels == str(tmp_path / "l.csv")
     assert sent.source.features == str(tmp_path / "f")

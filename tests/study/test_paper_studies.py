@@ -132,5 +132,5 @@ def test_lambda_is_stated_where_there_is_a_jigsaw() -> None:
     assert lambdas == [0.01, 0.05, 0.1, 0.5, 1.0, 5.0, "em", "em-per-slide", "balanced"]
     assert [settings.graph.k for settings in study("table5-k").variants.values()] == [8, 24, 50]
     convs = study("table6-convs").variants
-    assert [convs[name].conv for name in ("GAT", "GCN", "GIN", "SAGE")] == ["gat", "gcn", "gin", "sage"]
+    assert [convs[name].model.conv for name in ("GAT", "GCN", "GIN", "SAGE")] == ["gat", "gcn", "gin", "sage"]
     assert study("fig-attention").attention

@@ -109,8 +109,7 @@ def test_cohorts_and_seeds_are_chosen_apart(run: Run) -> None:
     jobs = tuple(dataclasses.replace(job, seed=seed) for job in run.jobs for seed in (0, 1))
     both = dataclasses.replace(
         run,
-        about={**run.about, "cohorts": dict.fromkeys(("one", "two"), run.about["cohorts"]["cohort"])},
-        classes={"one": run.classes["cohort"], "two": run.classes["cohort"]},
+        record=dataclasses.replace(run.record, cohorts=dict.fromkeys(("one", "two"), run.record.cohorts["cohort"])),
         slides=run.slides.assign(cohort=names),
         predictions=again.assign(cohort=[of[slide] for slide in again["slide_id"]]),
         jobs=jobs,

@@ -34,7 +34,6 @@ def extract_on_ray(
     slides: Sequence[Path], out: Path, load: dict[str, Any], settings: ExtractSettings
 ) -> Iterator[Extracted]:
     """The files that `extract_here` writes, from the cluster that was joined. load: arguments of `load_encoder`."""
-    folder = features_folder(out, encoder_spec(load["name"]).name, settings)
     crew, waiting, lost, again = _Crew(out, load, settings), deque(slides), Counter[Path](), set[Path]()
     try:
         while waiting or crew.running:
@@ -52,7 +51,7 @@ def extract_on_ray(
                         continue
                     error = f"{slide.name}: lost {TRIES} workers, the last: {why}"
                     found = Extracted(slide.stem, "failed", error=error)
-                write_account(found, folder)
+                write_account(found, features_folder(out, encoder_spec(load["name"]).name, settings))
                 yield found
     finally:
         crew.dismiss()
