@@ -1,6 +1,6 @@
 """How long the program takes to start, beside an import of torch in the same run.
 
-python benchmarks/speed/start.py        # writes benchmarks/results/start.json
+python -m benchmarks.speed.start        # writes benchmarks/results/start.json
 """
 
 import json
