@@ -8,6 +8,7 @@ import pytest
 import torch
 from torch import Tensor, nn
 
+from jigsawmil.maps.patch_maps import NO_EVIDENCE
 from jigsawmil.nn import CONVS, JIGSAWS, POOLINGS, Conv, Jigsaw, Pooling
 from jigsawmil.train import POLICIES, Policy
 
@@ -109,11 +110,13 @@ def test_a_model_of_new_parts_predicts_and_is_drawn(
     ran = jigsawmil("heatmap", model, file, "--evidence", "--out", tmp_path / "map.png")
     assert ran.code == 0, ran.err
     assert (tmp_path / "map.png").stat().st_size > 1000
+    assert (NO_EVIDENCE in ran.out) != explained
     ran = jigsawmil("export", model, file, "--format", "csv", "--out", maps)
     assert ran.code == 0, ran.err
     [table] = map(pd.read_csv, maps.glob("*.csv"))
     assert table["attention"].sum() == pytest.approx(1)
-    assert bool(table["evidence"].any()) == explained  # a pooling that cannot share out its logits shows attention only
+    assert ("evidence" in table) == explained
+    assert (NO_EVIDENCE in ran.out) != explained
 
 
 @pytest.mark.usefixtures("parts")

@@ -66,6 +66,14 @@ def test_without_attention_the_evidence_is_shown(maps: PatchMaps) -> None:
     ]
 
 
+def test_without_evidence_the_attention_is_shown(maps: PatchMaps) -> None:
+    bare = dataclasses.replace(maps, evidence=None)
+    flat = dataclasses.replace(bare, attention=np.full(COUNT, 1 / COUNT))
+    for one in (bare, flat):
+        found = [group.title.split(":")[0] for group in top_groups(one, 2, evidence=True)]
+        assert found == ["most attended", "least attended"]
+
+
 def test_tiles_stand_in_order_with_their_own_pixels(maps: PatchMaps, slide, tmp_path: Path) -> None:
     write_contact_sheet(maps, tmp_path / "sheet.png", slide=slide, k=8)
     sheet = np.asarray(Image.open(tmp_path / "sheet.png").convert("RGB")).astype(int)

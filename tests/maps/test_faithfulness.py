@@ -132,6 +132,13 @@ def test_mean_pooling_ranks_by_evidence_alone(cohort: Cohort, small) -> None:
     assert [verdict.ranking for verdict in judge([curves])] == ["evidence"]
 
 
+def test_without_evidence_attention_alone_is_judged(cohort: Cohort, small, monkeypatch: pytest.MonkeyPatch) -> None:
+    model = small("abmil", seed=4)
+    monkeypatch.setattr(model.pooling, "contributions", lambda *_: None)
+    curves = curves_of(model, card(model), "s", [cohort.bag(0)], np.random.default_rng(0))
+    assert [verdict.ranking for verdict in judge([curves])] == ["attention"]
+
+
 def test_patients_lose_patches_across_their_slides(cohort: Cohort, small) -> None:
     """One order through all slides; a slide that has lost all its patches is left out."""
     model = small("graph-abmil", seed=4)

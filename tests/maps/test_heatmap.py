@@ -15,7 +15,7 @@ from jigsawmil.errors import ConfigError, SlideError, StudyError
 from jigsawmil.graph import GraphConfig
 from jigsawmil.maps.geometry import Squares, canvas_around
 from jigsawmil.maps.heatmap import Scale, heatmap_figure, mean_moves, paint, write_heatmap
-from jigsawmil.maps.patch_maps import PatchMaps, explain
+from jigsawmil.maps.patch_maps import NO_EVIDENCE, PatchMaps, explain
 from jigsawmil.maps.values import percentiles
 from jigsawmil.nn.model import build_model
 from jigsawmil.slides.slide import open_slide
@@ -70,6 +70,19 @@ def test_a_model_shows_what_it_has(method: str, options: dict, panels: list[str]
         assert [title.startswith(panel) for title, panel in zip(found, panels, strict=True)] == [True] * len(panels)
         if method in ("graph-mil", "graph-abmil+jigsaw"):  # two panels, three and four
             legible(figure)
+
+
+@pytest.mark.parametrize("flat", [False, True])
+def test_without_evidence_its_panel_is_left_out_and_the_title_says_so(flat: bool, legible) -> None:
+    """Also if all patches are attended to alike: there is nothing else to show then."""
+    maps = dataclasses.replace(some_maps("abmil"), evidence=None)
+    maps = dataclasses.replace(maps, attention=np.full(len(maps), 1 / len(maps))) if flat else maps
+    with own_style():
+        figure = heatmap_figure(maps)
+        assert titles(figure) == ["attention"]
+        assert NO_EVIDENCE in figure.get_suptitle().replace("\n", " ")
+        assert "no evidence map" not in heatmap_figure(some_maps("abmil")).get_suptitle()
+        legible(figure)
 
 
 @pytest.mark.parametrize(

@@ -92,6 +92,16 @@ def test_classification_follows_the_sign_of_the_evidence(tmp_path: Path) -> None
     assert [name == "for tumour" for name in names] == list(maps.evidence[:, 0] >= 0)
 
 
+def test_without_evidence_tiles_have_no_classification(tmp_path: Path) -> None:
+    maps = dataclasses.replace(some_maps(), evidence=None)
+    for with_evidence, without in zip(
+        written(some_maps(), tmp_path / "a.geojson"), written(maps, tmp_path / "b.geojson"), strict=True
+    ):
+        expected = with_evidence["properties"]
+        del expected["classification"], expected["measurements"]["evidence for tumour"]
+        assert without == with_evidence
+
+
 def test_colours_follow_attention_and_evidence_without_it(tmp_path: Path) -> None:
     maps = some_maps()
     colours = [feature["properties"]["color"] for feature in written(maps, tmp_path / "s.geojson")]

@@ -3,6 +3,7 @@
 import pytest
 
 from jigsawmil.maps.faithfulness import Gain, Verdict
+from jigsawmil.maps.patch_maps import NO_EVIDENCE
 from jigsawmil.report.trust import trust_sentence
 
 
@@ -29,3 +30,12 @@ def test_the_sentence_follows_the_rule(deletion: float, insertion: float, words:
 def test_one_slide_says_nothing() -> None:
     verdict = Verdict(ranking="evidence", slides=1, deletion=gain(0.1), insertion=gain(0.1))
     assert "one slide only" in trust_sentence([verdict])
+
+
+def test_a_model_without_evidence_is_said_to_have_none() -> None:
+    attention, evidence = (
+        Verdict(ranking=ranking, slides=12, deletion=gain(0.1), insertion=gain(0.1))
+        for ranking in ("attention", "evidence")
+    )
+    assert trust_sentence([attention]).endswith(NO_EVIDENCE)
+    assert NO_EVIDENCE not in trust_sentence([attention, evidence])

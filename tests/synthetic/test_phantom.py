@@ -349,10 +349,15 @@ def test_an_interrupted_write_leaves_nothing(tmp_path: Path, monkeypatch: pytest
         (
             "arangement",
             {},
-            "arrangement, position. Did you mean 'arrangement'",
+            "found 'arangement', expected one of composition, arrangement, position. Did you mean 'arrangement'",
         ),
         ("xyz", {}, "found 'xyz', expected one of composition, arrangement, position"),
-        ("position", {"slide": 10}, "nest. Did you mean 'slides'"),
+        (
+            "position",
+            {"slide": 10},
+            "found 'slide', expected one of slides, seed, dim, patches, spread, counts, noise, slide_effect, balance, "
+            "two_slides, clump, nest. Did you mean 'slides'",
+        ),
         ("position", {"slides": 1}, "slides=1 is impossible; expected a whole number from 2"),
         ("position", {"slides": 2.5}, "slides=2.5 is impossible; expected a whole number"),
         ("position", {"seed": -1}, "seed=-1"),

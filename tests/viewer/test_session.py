@@ -12,9 +12,10 @@ import pytest
 from bokeh.document import Document
 
 from jigsawmil.errors import FeatureError
+from jigsawmil.maps.patch_maps import NO_EVIDENCE
 from jigsawmil.study.run import Run
 from jigsawmil.viewer import session as module
-from jigsawmil.viewer.data import Library, place
+from jigsawmil.viewer.data import Library, columns, place
 from jigsawmil.viewer.pictures import CARDS, gallery, map_around, patch_card, ranking
 from jigsawmil.viewer.session import Session, jigsaw_arrow, neighbour_lines
 
@@ -179,6 +180,17 @@ def test_galleries_lead_with_what_they_are_named_after(opened: Session) -> None:
     html = gallery(maps, opened.shown.placement, None, "most against")
     assert html.count("<button") == CARDS
     assert f"{evidence.min():+.2g}</button>" in html
+
+
+def test_a_model_without_evidence_says_so_and_shows_the_rest(opened: Session) -> None:
+    shown = opened.shown
+    bare = dataclasses.replace(shown, maps=tuple(dataclasses.replace(maps, evidence=None) for maps in shown.maps))
+    assert [opened._info(one, 0)["evidence"] for one in (shown, bare)] == [True, False]
+    assert not columns(bare.maps[0], bare.placement)["evidence"].any()
+    for by in ("most for", "most against"):
+        assert gallery(bare.maps[0], bare.placement, None, by) == f"<p>{NO_EVIDENCE}</p>"
+    assert gallery(bare.maps[0], bare.placement, None, "most attended").count("<button") == CARDS
+    assert "<tr><td>evidence</td><td>–</td></tr>" in patch_card(0, [("a", bare.maps[0])], bare.placement, None)
 
 
 def test_names_of_methods_are_never_markup(opened: Session) -> None:

@@ -11,6 +11,7 @@ from ..files import writing_to
 from ..maps.contact_sheet import write_contact_sheet
 from ..maps.faithfulness import judge
 from ..maps.heatmap import write_heatmap
+from ..maps.patch_maps import NO_EVIDENCE
 from ..report.trust import trust_sentence
 from ..slides.slide import open_slide
 from ..study.run import open_run
@@ -72,6 +73,8 @@ def heatmap(
         shared: dict[str, Any] = {"slide": given, "features": found.features}
         write_heatmap(found.maps, out, patch=chosen, model=found.model, **shared)
         screen.print(f"Maps of {found.maps.bag.slide_id} in {out}.", soft_wrap=True, highlight=False)
+        if found.maps.evidence is None:
+            screen.print(NO_EVIDENCE, soft_wrap=True)
         if given is not None and given.path.stem != found.maps.bag.slide_id:
             screen.print(f"Note: the slide is called {given.path.name}, its features {found.features.name}.")
         if given is not None and top is not None:
@@ -115,14 +118,16 @@ def export(
     exported = MapExport(out, format, slides=slides, mpp=options.mpp, bounds=not no_bounds_shift)
     of_run: dict[str, Any] = {"variant": variant, "cohort": cohort, "features": features}
     total, found = every_map(source, which or [], device=device, **of_run, **options.reading)
+    missing = False
     with writing_to(out):
         for item in tracked(found, total, f"Exporting {total} slide{'s' * (total != 1)}", screen, quiet):
             exported.write(item)
+            missing |= item.maps.evidence is None
     words = f"{total} {format} file{'s' * (total != 1)} in {out}"
     if format == "geojson":
         shifted = f"{exported.shifted} shifted by the OpenSlide bounds"
         words += f"; {shifted}" if slides else "; not shifted, for want of --slides"
-    screen.print(f"{words}.", soft_wrap=True, highlight=False)
+    screen.print(f"{words}.{f' {NO_EVIDENCE}' if missing else ''}", soft_wrap=True, highlight=False)
 
 
 @app.command(name="faithfulness", context_settings=FORMER)

@@ -10,7 +10,6 @@ from ..drawing import own_style, save
 from ..slides.slide import Slide
 from .geometry import Picture, check_slide
 from .patch_maps import Floats, Ints, PatchMaps
-from .values import attends
 
 TILE, GAP, LINE, COLUMNS, DPI = 256, 12, 24, 6, 150  # pixels of a tile, between tiles, of a line; tiles a row
 
@@ -30,7 +29,8 @@ def write_contact_sheet(
     features: Path | None = None,
     evidence: bool = False,
 ) -> None:
-    """The k most and least attended tiles; with `evidence` also those that speak most for and against a class.
+    """The k most and least attended tiles; with `evidence` also those that speak most for and against a class, if
+    the model has evidence.
 
     Each tile is 256 pixels: the slide's own where a patch has that many, else resampled.
     """
@@ -58,10 +58,10 @@ def top_groups(maps: PatchMaps, k: int, evidence: bool = False) -> list[Group]:
         patches = patches[sign * values[patches] > 0] if signed else patches
         groups.append(Group(title, patches, values[patches]))
 
-    if attends(maps.attention):
+    if maps.shows_attention:
         add("most attended: % of the attention", maps.attention * 100, 1)
         add("least attended: % of the attention", maps.attention * 100, -1)
-    if evidence or not groups:
+    if maps.evidence is not None and (evidence or not groups):
         add(f"strongest evidence for {maps.shown_class}: share of the logit", maps.evidence_for(), 1, signed=True)
         add(f"strongest evidence against {maps.shown_class}: share of the logit", maps.evidence_for(), -1, signed=True)
     return groups

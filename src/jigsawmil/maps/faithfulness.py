@@ -113,9 +113,11 @@ def curves_of(
 
 
 def rankings(maps: Sequence[PatchMaps]) -> dict[str, Floats]:
-    """Scores of all patches of a bag: attention, and evidence for the class it was given. Without the former where all
-    patches have the same, as with mean pooling."""
+    """Scores of all patches of a bag: attention, unless all patches have the same, and evidence for the class it was
+    given, if the model has evidence."""
     attention = np.concatenate([part.attention for part in maps])
+    if maps[0].evidence is None:
+        return {"attention": attention}
     evidence = np.concatenate([part.evidence_for(part.prediction) for part in maps])
     return {"attention": attention, "evidence": evidence} if attends(attention) else {"evidence": evidence}
 

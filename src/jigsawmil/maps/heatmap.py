@@ -18,8 +18,8 @@ from ..drawing import own_style, save
 from ..slides.slide import Slide
 from ..tasks import get_task
 from .geometry import Canvas, Floats, Squares, blank, blend, canvas_around, check_slide, squares_of
-from .patch_maps import Ints, PatchMaps
-from .values import attends, colour_limit, percentiles
+from .patch_maps import NO_EVIDENCE, Ints, PatchMaps
+from .values import colour_limit, percentiles
 
 ATTENTION, EVIDENCE, DISTANCE = "viridis", "RdBu_r", "cividis"
 OPACITY = 0.6  # over a slide; without one there is nothing to see through to
@@ -66,9 +66,9 @@ def heatmap_figure(
     """
     squares = squares_of(maps.bag) if slide is None else check_slide(maps.bag, slide, features)
     canvas, opacity = canvas_around(squares, slide), 1.0 if slide is None else OPACITY
-    panels = [partial(_evidence, maps=maps)]
-    if attends(maps.attention):
-        panels.insert(0, partial(_attention, maps=maps))
+    panels = [partial(_attention, maps=maps)] if maps.shows_attention else []
+    if maps.evidence is not None:
+        panels.append(partial(_evidence, maps=maps))
     if maps.jigsaw is not None:
         panels.append(partial(_jigsaw, maps=maps))
     chosen = strongest(maps) if patch is None else patch
@@ -96,7 +96,7 @@ def heatmap_figure(
 
 def strongest(maps: PatchMaps) -> int:
     """The patch most attended to; of the strongest evidence where all are attended to alike."""
-    return int((maps.attention if attends(maps.attention) else np.abs(maps.evidence_for())).argmax())
+    return int((maps.attention if maps.shows_attention else np.abs(maps.evidence_for())).argmax())
 
 
 def paint(canvas: Canvas, squares: Squares, values: Floats, scale: Scale, opacity: float) -> Canvas:
@@ -204,4 +204,6 @@ def _title(maps: PatchMaps, model: str) -> str:
     p = maps.probabilities[maps.classes.index(maps.shown_class)]
     whose = "" if maps.name == maps.bag.slide_id else f" of patient {maps.name}"
     first = f"{maps.bag.slide_id}{whose}: {maps.prediction}, probability of {maps.shown_class} {p:.2f}"
-    return "\n".join(filter(None, [fill(first, 90), fill(f"{len(maps):,} patches; {model}".rstrip("; "), 110)]))
+    second = f"{len(maps):,} patches; {model}".rstrip("; ")
+    missing = [fill(NO_EVIDENCE, 60)] if maps.evidence is None else []
+    return "\n".join([fill(first, 90), fill(second, 110), *missing])

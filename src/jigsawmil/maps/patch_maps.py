@@ -21,9 +21,11 @@ from ..train.apply import apply_groups, apply_model
 from ..train.checkpoint import ModelCard
 from ..train.devices import autocast
 from ..train.infer import Seen
+from .values import attends
 
 Floats = NDArray[np.float64]
 Ints = NDArray[np.int64]
+NO_EVIDENCE = "The pooling of this model cannot state what each patch contributes, so there is no evidence map."
 
 
 @dataclass(frozen=True)
@@ -50,7 +52,7 @@ class PatchMaps:
     name: what was predicted as one, the slide or its patient. attention sums to 1 over the bag: over the slide, or over
     all slides of the patient. So does evidence, with its bias, to the logits: sum over patches + bias = logit, exactly.
     What belongs to the bag as a whole (the co-occurrence of `kinds`) is in the bias; so are all logits if the pooling
-    is not a sum over patches, and evidence is 0 then.
+    cannot state contributions, and evidence is None then.
     task: its name; what the logits are is up to the task.
     jigsaw: the corner at which the model expects each patch (mean of the bins' centres under the softmax), to be
     compared with `bag.coords`; None for models without a position jigsaw.
@@ -61,7 +63,7 @@ class PatchMaps:
     task: str
     classes: tuple[str, ...]
     attention: Floats  # (patch,)
-    evidence: Floats  # (patch, logit), signed
+    evidence: Floats | None  # (patch, logit), signed
     bias: Floats  # (logit,)
     logits: Floats  # (logit,) of the whole bag
     probabilities: Floats  # (class,) of the whole bag
@@ -85,6 +87,11 @@ class PatchMaps:
         """The class that a map of evidence is about: the last (positive, highest), or the likeliest of several."""
         return self.classes[get_task(self.task).shown(self.probabilities)]
 
+    @property
+    def shows_attention(self) -> bool:
+        """Whether patches differ in attention; without evidence it is shown in any case."""
+        return self.evidence is None or attends(self.attention)
+
     def evidence_for(self, name: str | None = None) -> Floats:
         """(patch,): what speaks for a class if positive, against it if negative; None: for `shown_class`.
 
@@ -93,6 +100,8 @@ class PatchMaps:
         name = self.shown_class if name is None else name
         if name not in self.classes:
             raise ConfigError(f"class {name!r} is unknown to the model; expected one of {', '.join(self.classes)}.")
+        if self.evidence is None:
+            raise ConfigError(f"{self.bag.slide_id}: evidence was asked for. {NO_EVIDENCE} Use attention.")
         return get_task(self.task).evidence(self.evidence, self.classes.index(name))
 
     def neighbours(self, patch: int) -> tuple[Ints, Floats] | None:
@@ -168,15 +177,15 @@ def seen_maps(model: Model, card: ModelCard, seen: Seen, *, neighbours: bool = T
         rest = output.embedding.float().clone()
         weight = model.head.linear.weight[:, : model.config.hidden]
         share = model.pooling.contributions(output.hidden, output.attention, weight)
-        if share is None:  # all of the logits are in the bias
-            share = output.hidden.new_zeros(len(output.hidden), len(weight)).double()
-        else:
+        evidence: Sequence[Tensor | None] = [None] * len(seen.bags)
+        if share is not None:
             rest[:, : model.config.hidden] = 0  # what no patch has a share in: with `kinds`, who lies beside whom
+            # ordinal: one direction, a column per threshold
+            evidence = batch.in_file_order(share.expand(-1, output.logits.shape[1]))
         bias = model.head(rest)  # a head is linear
-        share = share.expand(-1, output.logits.shape[1])  # ordinal: one direction, a column per threshold
         guesses = None if output.jigsaw_logits is None else batch.in_file_order(output.jigsaw_logits)
         edges = _edges(model, card, batch) if neighbours else [None] * len(seen.bags)
-        parts = zip(seen.bags, seen.attention, batch.in_file_order(share), edges, strict=True)
+        parts = zip(seen.bags, seen.attention, evidence, edges, strict=True)
         return [
             PatchMaps(
                 name=seen.name,
@@ -184,14 +193,14 @@ def seen_maps(model: Model, card: ModelCard, seen: Seen, *, neighbours: bool = T
                 task=card.model.task,
                 classes=card.classes,
                 attention=attention.astype(np.float64),
-                evidence=_numpy(evidence),
+                evidence=None if own is None else _numpy(own),
                 bias=_numpy(bias[0]),
                 logits=_numpy(output.logits[0]),
                 probabilities=seen.probabilities,
                 jigsaw=None if guesses is None else expected_place(guesses[i], bag.coords, card.model.grid),
-                edges=own,
+                edges=attends_to,
             )
-            for i, (bag, attention, evidence, own) in enumerate(parts)
+            for i, (bag, attention, own, attends_to) in enumerate(parts)
         ]
 
 

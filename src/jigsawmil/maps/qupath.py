@@ -7,6 +7,7 @@ Polygons are closed and in level-0 pixels.
 import json
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import matplotlib
 import numpy as np
@@ -17,7 +18,7 @@ from ..tasks import get_task
 from .geometry import Squares
 from .heatmap import ATTENTION, EVIDENCE
 from .patch_maps import Floats, PatchMaps
-from .values import attends, colour_limit, percentiles
+from .values import colour_limit, percentiles
 
 FOR, AGAINST = [178, 24, 43], [33, 102, 172]  # the ends of the evidence's colours
 
@@ -44,23 +45,28 @@ def features(maps: PatchMaps, squares: Squares, shift: tuple[float, float] = (0.
     names = list(measured)
     columns = np.stack(list(measured.values()), axis=1)
     colours = patch_colours(maps)
-    towards = maps.evidence_for() >= 0
-    classification = {
-        True: {"name": f"for {maps.shown_class}", "color": FOR},
-        False: {"name": f"against {maps.shown_class}", "color": AGAINST},
-    }
-    for corner, values, colour, positive in zip(corners, columns, colours.tolist(), towards.tolist(), strict=True):
+    classified = classifications(maps)
+    for corner, values, colour, classification in zip(corners, columns, colours.tolist(), classified, strict=True):
         x, y = map(_number, corner.tolist())
         right, bottom = (_number(float(value)) for value in corner + squares.edge)
         ring = [[x, y], [right, y], [right, bottom], [x, bottom], [x, y]]
         properties = {
             "objectType": "tile",
             "color": colour,
-            "classification": classification[positive],
+            **classification,
             "measurements": {name: float(f"{value:.7g}") for name, value in zip(names, values, strict=True)},
         }
         geometry = {"type": "Polygon", "coordinates": [ring]}
         yield json.dumps({"type": "Feature", "geometry": geometry, "properties": properties})
+
+
+def classifications(maps: PatchMaps) -> list[dict[str, Any]]:
+    """For or against a class, for each patch; empty without evidence."""
+    if maps.evidence is None:
+        return [{}] * len(maps)
+    towards = {"classification": {"name": f"for {maps.shown_class}", "color": FOR}}
+    away = {"classification": {"name": f"against {maps.shown_class}", "color": AGAINST}}
+    return [towards if positive else away for positive in (maps.evidence_for() >= 0).tolist()]
 
 
 def measurements(maps: PatchMaps) -> dict[str, Floats]:
@@ -75,13 +81,15 @@ def measurements(maps: PatchMaps) -> dict[str, Floats]:
 
 
 def evidence_classes(maps: PatchMaps) -> tuple[str, ...]:
-    """The classes whose evidence is not another's with its sign changed, or the same."""
+    """The classes whose evidence is not another's with its sign changed, or the same; none without evidence."""
+    if maps.evidence is None:
+        return ()
     return tuple(maps.classes[index] for index in get_task(maps.task).evidence_classes(len(maps.classes)))
 
 
 def patch_colours(maps: PatchMaps) -> np.ndarray:
     """(patch, 3) of 0 to 255: by the percentile of attention; by evidence where all are attended to alike."""
-    if attends(maps.attention):
+    if maps.shows_attention:
         rgba = matplotlib.colormaps[ATTENTION](percentiles(maps.attention) / 100)
     else:
         values = maps.evidence_for()

@@ -16,7 +16,7 @@ from .values import percentiles
 def maps_table(maps: PatchMaps, squares: Squares) -> pd.DataFrame:
     """A row a patch in the order of the file: x, y (top-left corner), size, attention, evidence, jigsaw_x, jigsaw_y.
 
-    Of several classes there is one column evidence_<class> each; jigsaw is left out where the model has none.
+    Of several classes there is one column evidence_<class> each. What the model has not (evidence, jigsaw) is left out.
 
     Example: `maps_table(maps, squares_of(bag))`
     """

@@ -1,13 +1,15 @@
 """Whether maps can be trusted, in words."""
 
-from collections.abc import Iterable
+from collections.abc import Sequence
 
 from ..maps.faithfulness import Gain, Verdict
+from ..maps.patch_maps import NO_EVIDENCE
 
 
-def trust_sentence(verdicts: Iterable[Verdict]) -> str:
+def trust_sentence(verdicts: Sequence[Verdict]) -> str:
     """Whether each map of a model can be trusted, with the figures that say so."""
-    return " ".join(map(_sentence, verdicts))
+    missing = [] if any(verdict.ranking == "evidence" for verdict in verdicts) else [NO_EVIDENCE]
+    return " ".join([*map(_sentence, verdicts), *missing])
 
 
 def _sentence(verdict: Verdict) -> str:

@@ -127,7 +127,7 @@ def place(bag: Bag, slide: Slide | None, features: Path | None = None) -> Placem
 
 def columns(maps: PatchMaps, placement: Placement) -> dict[str, NDArray[np.float32]]:
     """What a pane draws and says, a value a patch. Ranks are percentiles / 100; evidence is ranked by its size."""
-    evidence = maps.evidence_for()
+    evidence = evidence_of(maps)
     shift = shifts(maps) * placement.scale
     values = {
         "x": placement.coords[:, 0],
@@ -140,6 +140,11 @@ def columns(maps: PatchMaps, placement: Placement) -> dict[str, NDArray[np.float
         "shift_rank": percentiles(shift) / 100,
     }
     return {name: np.ascontiguousarray(value, dtype=np.float32) for name, value in values.items()}
+
+
+def evidence_of(maps: PatchMaps) -> Floats:
+    """(patch,): for the shown class; 0 if the model has none."""
+    return np.zeros(len(maps)) if maps.evidence is None else maps.evidence_for()
 
 
 def shifts(maps: PatchMaps) -> Floats:

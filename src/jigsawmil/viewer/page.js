@@ -112,7 +112,7 @@ const jigsawmil = (() => {
     const colours = PALETTES[LAYERS[layer].chosen];
     panes.forEach((pane, i) => {
       if (!pane.info) return;
-      const shown = layer !== "jigsaw" || pane.info.jigsaw;
+      const shown = pane.info[layer] ?? true; // evidence and jigsaw may be missing
       const { shade, rank } = values(pane, layer);
       pane.stage.opacity = opacity;
       pane.stage.recolour(shade, shown ? rank : rank.map(() => -1), shown ? threshold : 0, colours);
@@ -129,7 +129,11 @@ const jigsawmil = (() => {
       jigsaw: ["put where it lies", `${short(info.shift_limit)} ${info.unit} away`],
     }[settings.layer];
     const [low, ramp, high] = $(`bar${i}`).children;
-    low.textContent = shown ? words[0] : "this method solves no jigsaw of places";
+    const missing = {
+      evidence: "the pooling of this model cannot state what each patch contributes",
+      jigsaw: "this method solves no jigsaw of places",
+    };
+    low.textContent = shown ? words[0] : missing[settings.layer];
     high.textContent = shown ? words[1] : "";
     ramp.style.background = `linear-gradient(to right, ${stops.join(", ")})`;
     ramp.style.display = shown ? "" : "none";
@@ -195,7 +199,7 @@ const jigsawmil = (() => {
     const of = (read) => shown.map((pane) => read(pane.data, pane.info));
     rows.push(["attention", ...of((d) => d.attention[patch].toExponential(2))]);
     rows.push(["percentile", ...of((d) => (100 * d.attention_rank[patch]).toFixed(1))]);
-    rows.push(["evidence", ...of((d) => (d.evidence[patch] > 0 ? "+" : "") + d.evidence[patch].toPrecision(3))]);
+    rows.push(["evidence", ...of((d, info) => (info.evidence ? (d.evidence[patch] > 0 ? "+" : "") + d.evidence[patch].toPrecision(3) : "–"))]);
     rows.push(["jigsaw", ...of((d, info) => (info.jigsaw ? `${short(d.shift[patch])} ${info.unit} off` : "–"))]);
     return rows.map((cells) => {
       const row = document.createElement("div");

@@ -10,10 +10,10 @@ import numpy as np
 from numpy.typing import NDArray
 from PIL import Image
 
-from ..maps.patch_maps import PatchMaps
+from ..maps.patch_maps import NO_EVIDENCE, PatchMaps
 from ..maps.values import percentiles
 from ..slides.slide import Slide
-from .data import Floats, Placement, shifts
+from .data import Floats, Placement, evidence_of, shifts
 from .slides import jpeg
 
 AROUND = 4  # patches on each side, in a picture of the map
@@ -25,8 +25,8 @@ def ranking(maps: PatchMaps, by: str) -> NDArray[np.int64]:
     values = {
         "most attended": -maps.attention,
         "least attended": maps.attention,
-        "most for": -maps.evidence_for(),
-        "most against": maps.evidence_for(),
+        "most for": -evidence_of(maps),
+        "most against": evidence_of(maps),
         "farthest by the jigsaw": -shifts(maps),
     }[by]
     return np.argsort(values, kind="stable")[:CARDS]
@@ -36,6 +36,8 @@ def gallery(maps: PatchMaps, placement: Placement, slide: Slide | None, by: str)
     """A button a patch; page.js goes to it."""
     if by.startswith("farthest") and maps.jigsaw is None:
         return "<p>This method solves no jigsaw of places.</p>"
+    if by in ("most for", "most against") and maps.evidence is None:
+        return f"<p>{NO_EVIDENCE}</p>"
     if by.startswith("farthest"):
         words = [f"{value:,.0f}" for value in _away(maps, placement)]
     elif by in ("most for", "most against"):
@@ -64,7 +66,7 @@ def patch_card(patch: int, shown: Sequence[tuple[str, PatchMaps]], placement: Pl
     rows = {
         "attention": [f"{maps.attention[patch]:.2e}" for _, maps in shown],
         "percentile": [f"{percentiles(maps.attention)[patch]:.1f}" for _, maps in shown],
-        "evidence": [f"{maps.evidence_for()[patch]:+.3g}" for _, maps in shown],
+        "evidence": ["–" if maps.evidence is None else f"{maps.evidence_for()[patch]:+.3g}" for _, maps in shown],
         "jigsaw": ["–" if maps.jigsaw is None else f"{_away(maps, placement)[patch]:,.0f} off" for _, maps in shown],
     }
     head = _row("th", ["", *(method for method, _ in shown)]) if several else ""

@@ -15,7 +15,7 @@ from ..errors import FeatureError, JigsawmilError, SlideError
 from ..maps.patch_maps import PatchMaps
 from ..maps.values import colour_limit
 from ..slides.slide import Slide
-from .data import Key, Library, Placement, columns, place, shifts
+from .data import Key, Library, Placement, columns, evidence_of, place, shifts
 from .page import EDGES, make_page
 from .pictures import gallery, patch_card
 from .slides import levels
@@ -143,8 +143,9 @@ class Session:
             "unit": "px" if slide is not None or maps.bag.unit == "px" else "µm",
             "edge": shown.placement.edge,
             "cell": shown.placement.cell,
+            "evidence": maps.evidence is not None,
             "jigsaw": maps.jigsaw is not None,
-            "evidence_limit": colour_limit(maps.evidence_for()),
+            "evidence_limit": colour_limit(evidence_of(maps)),
             "shift_limit": colour_limit(shifts(maps) * shown.placement.scale),
             "slide": None if slide is None else {**pyramid(slide), "tiles": f"{self.tiles}/{row}"},
         }
