@@ -1,5 +1,10 @@
 """The few exceptions of the program. Each message says what was found, what was expected, and what to do."""
 
+import re
+
+COLOURS = re.compile(r"\x1b\[[0-9;]*m")
+STACK = ("Traceback", "  ", "frame #", "Exception raised from")  # how lines begin that say where, not what
+
 
 class JigsawmilError(Exception):
     """Base of every error that is the input's fault; the command line prints it without a traceback."""
@@ -27,3 +32,10 @@ class StudyError(JigsawmilError):
 
 class SlideError(JigsawmilError):
     """A slide cannot be opened or read, or does not say what is needed."""
+
+
+def summarize_error(error: Exception | str) -> str:
+    """What a library says, on one line: its first two lines, and its last, which tells what happened."""
+    lines = COLOURS.sub("", str(error)).splitlines()
+    lines = [line.strip() for line in lines if line.strip() and not line.startswith(STACK)]
+    return " ".join(dict.fromkeys([*lines[:2], *lines[-1:]]))[:300].rstrip(":. ") or type(error).__name__

@@ -9,8 +9,8 @@ from typing import Any
 import pytest
 
 from jigsawmil.cluster import ray as cluster
-from jigsawmil.cluster.ray import Needs, Watch, check_release, fits, gist, release
-from jigsawmil.errors import StudyError
+from jigsawmil.cluster.ray import Needs, Watch, check_release, fits, release
+from jigsawmil.errors import StudyError, summarize_error
 
 ray = pytest.importorskip("ray", reason="Ray is not installed: pip install 'jigsawmil[ray]'")
 
@@ -48,9 +48,9 @@ def test_nodes_may_join_late_and_leave_for_a_while(monkeypatch: pytest.MonkeyPat
 
 def test_a_head_that_answers_with_a_traceback_is_quoted_by_its_last_line() -> None:
     said = "Initialization failure from server:\nTraceback (most recent call last):\n  File x\nRuntimeError: no room\n"
-    assert gist(ConnectionAbortedError(said)) == "Initialization failure from server: RuntimeError: no room"
-    assert gist(ConnectionError("ray client connection timeout")) == "ray client connection timeout"
-    assert gist(ConnectionError()) == "ConnectionError"
+    assert summarize_error(ConnectionAbortedError(said)) == "Initialization failure from server: RuntimeError: no room"
+    assert summarize_error(ConnectionError("ray client connection timeout")) == "ray client connection timeout"
+    assert summarize_error(ConnectionError()) == "ConnectionError"
 
 
 @pytest.mark.parametrize("address", ["127.0.0.1:{}", "ray://127.0.0.1:{}", "nosuch.invalid:6379", "127.0.0.1:99999"])
@@ -69,7 +69,7 @@ def test_who_answers_is_asked_by_ray(monkeypatch: pytest.MonkeyPatch) -> None:
         head.bind(("127.0.0.1", 0))
         head.listen()
         for address in (f"127.0.0.1:{head.getsockname()[1]}", f"ray://127.0.0.1:{head.getsockname()[1]}", "auto"):
-            cluster.knock(address)
+            cluster.check_reachable(address)
 
 
 @pytest.mark.parametrize(("failures", "words"), [(2, ""), (3, "no Ray cluster at")])
@@ -83,7 +83,7 @@ def test_a_head_whose_process_for_us_died_is_asked_again(
             left[0] -= 1
             raise ConnectionAbortedError("Initialization failure from server:\nStarting Ray client server failed.")
 
-    monkeypatch.setattr(cluster, "knock", lambda address: None)
+    monkeypatch.setattr(cluster, "check_reachable", lambda address: None)
     monkeypatch.setattr(ray, "init", init)
     monkeypatch.setattr(cluster, "describe", lambda: "joined")
     with pytest.raises(StudyError, match=words) if words else nullcontext(), cluster.ray_cluster("ray://h:1") as said:

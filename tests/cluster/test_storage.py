@@ -110,7 +110,7 @@ def test_a_storage_that_cannot_be_had_is_named(tmp_path: Path) -> None:
 
 def test_a_storage_that_takes_nothing_is_told_before_any_job(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     mirror = Mirror(f"file://{tmp_path}/run", tmp_path / "here")
-    mirror.knock()
+    mirror.check_writable()
     assert list((tmp_path / "run").iterdir()) == []
 
     def refuse(*given: object) -> None:
@@ -118,7 +118,7 @@ def test_a_storage_that_takes_nothing_is_told_before_any_job(tmp_path: Path, mon
 
     monkeypatch.setattr(LocalFileSystem, "pipe_file", refuse)
     with pytest.raises(StudyError, match="PermissionError: not yours"):
-        mirror.knock()
+        mirror.check_writable()
 
 
 def test_no_bucket_is_made_of_a_typing_error(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -126,7 +126,7 @@ def test_no_bucket_is_made_of_a_typing_error(tmp_path: Path, monkeypatch: pytest
     monkeypatch.setattr(storage, "OBJECT_STORES", {"file"})
     mirror = Mirror(f"file://{tmp_path}/nobucket/run", tmp_path / "here")
     with pytest.raises(StudyError, match="FileNotFoundError"):
-        mirror.knock()
+        mirror.check_writable()
     assert not (tmp_path / "nobucket").exists()
 
 

@@ -17,7 +17,7 @@ from jigsawmil.report.control import control_lines
 from jigsawmil.report.examples import surest
 from jigsawmil.report.page import write_report
 from jigsawmil.study.control import shuffle_control
-from jigsawmil.study.pooled import pool
+from jigsawmil.study.predictions import pool
 
 CLASSES = ("mixed", "segregated")
 GRADES = ("low", "middle", "high")

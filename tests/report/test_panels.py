@@ -14,7 +14,7 @@ from jigsawmil.report.plots.agreement import confusion
 from jigsawmil.report.plots.styles import method_styles
 from jigsawmil.statistics.metrics import calibration_points
 from jigsawmil.study.compare import summarise
-from jigsawmil.study.pooled import pool
+from jigsawmil.study.predictions import pool
 
 CLASSES = ("mixed", "segregated")
 GRADES = ("low", "middle", "high")

@@ -122,7 +122,7 @@ def test_a_missing_class_is_said_and_an_unknown_one_refused(graded: pd.DataFrame
     assert all(stated == "a class is missing" for _, stated in panels[2].values())
     with pytest.raises(StudyError, match="high"):
         roc_figure(graded, GRADES[:2])
-    with pytest.raises(StudyError, match="probability_other"):
+    with pytest.raises(StudyError, match="the classes are low, middle, high, other"):
         roc_figure(graded, [*GRADES, "other"])
 
 

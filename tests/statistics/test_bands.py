@@ -4,7 +4,8 @@ import numpy as np
 import pytest
 from scipy.stats import norm
 
-from jigsawmil.statistics.bands import band, curve, resampled_patients
+from jigsawmil.statistics.bands import RESAMPLES, band, curve
+from jigsawmil.statistics.intervals import resampled_patients
 from jigsawmil.statistics.metrics import auc, average_precision
 
 
@@ -41,12 +42,12 @@ def test_copies_of_a_patients_slides_add_no_certainty(kind: str) -> None:
     truth, score = cohort(1)
     patients = np.arange(len(truth)) // 2 * 2 + truth  # some with several slides, one label each
     copies = [np.tile(values, 3) for values in (truth, score, patients)]
-    once = band(truth, score, resampled_patients(truth, patients, np.random.default_rng(0)), kind)
-    thrice = band(*copies[:2], resampled_patients(copies[0], copies[2], np.random.default_rng(0)), kind)
+    once = band(truth, score, resampled_patients(truth, patients, np.random.default_rng(0), RESAMPLES), kind)
+    thrice = band(*copies[:2], resampled_patients(copies[0], copies[2], np.random.default_rng(0), RESAMPLES), kind)
     np.testing.assert_allclose(once.low, thrice.low)
     np.testing.assert_allclose(once.high, thrice.high)
     more = cohort(1, n=600)
-    narrow = band(*more, resampled_patients(more[0], np.arange(600), np.random.default_rng(0)), kind)
+    narrow = band(*more, resampled_patients(more[0], np.arange(600), np.random.default_rng(0), RESAMPLES), kind)
     assert (narrow.high - narrow.low).mean() < 0.6 * (once.high - once.low).mean()
 
 

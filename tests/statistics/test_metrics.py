@@ -12,18 +12,15 @@ from sklearn import metrics as reference
 from sklearn.linear_model import LogisticRegression
 
 from jigsawmil.errors import StudyError
+from jigsawmil.statistics.bands import curve
+from jigsawmil.statistics.intervals import bootstrap_interval, component_variance, delong_interval, placements
 from jigsawmil.statistics.metrics import (
     auc,
     average_precision,
-    bootstrap_interval,
     calibration_points,
-    component_variance,
-    delong_interval,
     macro_auc,
     patient_level,
-    placements,
     recalibration,
-    roc_points,
 )
 from jigsawmil.tasks import get_task
 
@@ -226,8 +223,8 @@ def test_clustered_variance_is_that_of_repeated_samples() -> None:
 @pytest.mark.parametrize("ties", [False, True])
 def test_roc_points_are_those_of_scikit_learn(ties: bool) -> None:
     y, p = draw(9, 40, 2, ties)
-    fpr, tpr, threshold = roc_points(y, p[:, 1])
-    for got, want in zip((fpr, tpr, threshold), reference.roc_curve(y, p[:, 1], drop_intermediate=False), strict=True):
+    fpr, tpr = curve(y, p[:, 1], "roc")
+    for got, want in zip((fpr, tpr), reference.roc_curve(y, p[:, 1], drop_intermediate=False)[:2], strict=True):
         np.testing.assert_allclose(got, want)
     assert reference.auc(fpr, tpr) == pytest.approx(auc(y, p[:, 1]))
 

@@ -10,7 +10,8 @@ from sklearn.model_selection import RepeatedStratifiedKFold, cross_val_score
 from sklearn.svm import SVC
 
 from jigsawmil.errors import StudyError
-from jigsawmil.statistics.metrics import component_variance, delong_interval, patient_level, placements
+from jigsawmil.statistics.intervals import component_variance, delong_interval, placements
+from jigsawmil.statistics.metrics import patient_level
 from jigsawmil.statistics.paired import corrected_t_test, delong_test, holm
 from jigsawmil.study.compare import compare_methods, summarise
 

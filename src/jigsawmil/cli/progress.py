@@ -10,6 +10,7 @@ from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn, Ti
 from rich.table import Table
 from rich.text import Text
 
+from ..errors import summarize_error
 from ..study.executors import Event
 from ..study.job import Job
 from ..train.progress import Epoch
@@ -80,8 +81,7 @@ class StudyProgress:
 
     def _tell_end(self, name: str, error: str | None) -> None:
         if error is not None:
-            last = error.strip().splitlines()[-1]
-            self.console.print(Text(f"failed  {name}: {last}", style="red"), soft_wrap=True)
+            self.console.print(Text(f"failed  {name}: {summarize_error(error)}", style="red"), soft_wrap=True)
         elif not self._draws and not self.quiet:
             seconds = time.monotonic() - self._started[name]
             self.console.print(f"done    {name} ({seconds:.0f} s){self._so_far()}", soft_wrap=True, highlight=False)

@@ -43,7 +43,7 @@ def show_study(study: Study, target: str | Path, where: WhereOptions, quiet: boo
     for device in devices:
         where.check_device(device)  # once and now, not in every job
     if mirror:
-        mirror.knock()
+        mirror.check_writable()
         brought = mirror.fetch()
         screen.print(f"Working in {out}; {brought} finished jobs came from {mirror.url}.", soft_wrap=True)
         if sent := mirror.send_missing():

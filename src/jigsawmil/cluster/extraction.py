@@ -16,7 +16,7 @@ from typing import Any, NamedTuple
 import torch
 
 from ..config import choose
-from ..errors import ConfigError, SlideError
+from ..errors import ConfigError, SlideError, summarize_error
 from ..slides.encoders import encode, encoder_spec, load_encoder
 from ..slides.extract import Extracted, ExtractSettings, extract_slide, features_folder, keep_memory
 from ..slides.extract_all import write_account
@@ -154,7 +154,7 @@ class _Crew:
             except ray.exceptions.RayError as error:  # the actor is gone, or out of reach, and its node perhaps
                 ray.kill(worker.actor)
                 self._leave(worker.node)
-                yield News(slide, None, _last_line(error))
+                yield News(slide, None, summarize_error(error))
                 continue
             self._idle.append(worker)
 
@@ -177,7 +177,7 @@ class _Crew:
         except ray.exceptions.RayError as error:
             if worker.node in alive():  # else it is the node's end, not the encoder's
                 self._false_starts[worker.node] += 1
-                self._why = _last_line(error)
+                self._why = summarize_error(error)
 
 
 class _Extractor:
@@ -203,10 +203,6 @@ class _Extractor:
         if not self.out.exists():
             raise SlideError(f"{self.out}: not seen from this node. Extraction needs storage that all nodes share.")
         return extract_slide(slide, self.out, self.encoder, self.settings)
-
-
-def _last_line(error: Exception) -> str:
-    return str(error).strip().splitlines()[-1].strip()
 
 
 def _peak() -> float:

@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from importlib.metadata import version
 from typing import Any
 
-from ..errors import StudyError
+from ..errors import StudyError, summarize_error
 
 LOOK = 5.0  # seconds between two looks at the nodes
 PATIENCE = 300.0  # seconds in which no node could take a job or an encoder before it is given up
@@ -60,7 +60,7 @@ def ray_cluster(address: str | None) -> Iterator[str]:
     where: dict[str, Any] = {"address": address} if address else {"address": "local", "include_dashboard": False}
     try:
         if address:
-            knock(address)
+            check_reachable(address)
         for left in reversed(range(CONNECTS)):
             try:
                 ray.init(**where, log_to_driver=False, logging_level="ERROR")
@@ -70,9 +70,9 @@ def ray_cluster(address: str | None) -> Iterator[str]:
                     raise
     except (OSError, ValueError, RuntimeError) as error:
         raise StudyError(
-            f"no Ray cluster at {address or 'this machine'} ({gist(error)}). Expected ray://host:10001, host:6379, or "
-            "auto on a node of the cluster; where it was started with a token, RAY_AUTH_MODE=token and that token. "
-            "Leave --address out to start Ray on this machine."
+            f"no Ray cluster at {address or 'this machine'} ({summarize_error(error)}). Expected ray://host:10001, "
+            "host:6379, or auto on a node of the cluster; if it was started with a token, RAY_AUTH_MODE=token and "
+            "that token. Leave --address out to start Ray on this machine."
         ) from error
     try:
         yield describe()
@@ -80,19 +80,13 @@ def ray_cluster(address: str | None) -> Iterator[str]:
         ray.shutdown()
 
 
-def knock(address: str) -> None:
-    """An error at once where nobody answers at host:port, for which Ray itself would wait a quarter of an hour."""
+def check_reachable(address: str) -> None:
+    """Fail at once if nobody answers at host:port, for which Ray itself would wait a quarter of an hour."""
     host, colon, port = address.removeprefix("ray://").rpartition(":")
     if colon and port.isdigit():
         if int(port) > 65535:
             raise ValueError(f"no port {port}")
         socket.create_connection((host.strip("[]"), int(port)), ANSWER).close()
-
-
-def gist(error: Exception) -> str:
-    """The first line says what was tried; where a head answers with a traceback, only its last says what happened."""
-    lines = [line.strip() for line in str(error).splitlines() if line.strip()]
-    return " ".join(dict.fromkeys([lines[0], lines[-1]])) if lines else type(error).__name__
 
 
 def describe() -> str:

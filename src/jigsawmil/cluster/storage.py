@@ -48,17 +48,16 @@ class Mirror:
             raise StudyError(f"{self.url}: is gone with this process. Give a path, or a URL such as s3://bucket/run.")
         self._has_folders = kind not in OBJECT_STORES
 
-    def knock(self) -> None:
-        """Write a few bytes and take them away: a bucket that is not there, or not ours to write, is told before any
-        job runs."""
-        path = f"{self._root}/.knock"
+    def check_writable(self) -> None:
+        """Write a few bytes and remove them: a bucket that is missing or read-only is refused before any job runs."""
+        path = f"{self._root}/.check"
 
-        def knock() -> None:
+        def check() -> None:
             self._make_folder(self._root)
             self._files.pipe_file(path, b"jigsawmil")
             self._files.rm_file(path)
 
-        self._ask(knock)
+        self._ask(check)
 
     @classmethod
     def of(cls, url: str, cache: Path) -> "Mirror":

@@ -7,7 +7,6 @@ time of its jobs and nothing else: Ray runs them again elsewhere.
 
 import math
 import os
-import re
 import time
 import uuid
 from collections import deque
@@ -20,21 +19,20 @@ from typing import Any, NamedTuple
 import torch
 
 from ..cohort.cohort import Cohort
-from ..errors import StudyError
+from ..errors import COLOURS, StudyError, summarize_error
 from ..files import new_folder
 from ..study.executors import Event, Listener, attempt
 from ..study.job import Job, Worker
 from ..study.run_folder import RunFolder
 from ..train.progress import Epoch
 from .memory import bag_sizes, job_memory
-from .ray import Needs, Watch, check_release, get_ray, gist, release
+from .ray import Needs, Watch, check_release, get_ray, release
 
 RETRIES = 5  # of a job whose worker or node died
 POLL = 0.25  # seconds between two looks at the jobs
 SEEN = 120.0  # seconds in which what a worker wrote is seen here: NFS may know of nothing new for a minute
 TELL = 0.5  # seconds between two epochs that a job tells of
 NOT_SEEN = "{}: written by a worker, and not seen from the driver. Run again; is it the same storage for both?"
-COLOURS = re.compile(r"\x1b\[[0-9;]*m")
 
 
 class Outcome(NamedTuple):
@@ -179,9 +177,9 @@ def _outcome(ref: Any, job: Job) -> str | None:
     except ray.exceptions.RayError as error:  # out of memory, or dead more often than RETRIES
         if isinstance(error, ray.exceptions.RayTaskError):  # raised by no job: its node would fail whatever it is given
             kind = "" if isinstance(error.cause, StudyError) else f"{type(error.cause).__name__}: "
-            why = COLOURS.sub("", gist(error.cause)).rstrip(".")
             raise StudyError(
-                f"a node cannot run jobs: {kind}{why}. Run the same command again when it can; what is done stays."
+                f"a node cannot run jobs: {kind}{summarize_error(error.cause)}. Run the same command again when it "
+                "can; what is done stays."
             ) from error
         return f"Ray gave the job up: {COLOURS.sub('', str(error)).strip()}"
     if outcome.files and not job.done:

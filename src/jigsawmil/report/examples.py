@@ -11,7 +11,7 @@ from ..drawing import image
 from ..maps.pictures import small_map
 from ..maps.values import attends
 from ..statistics.metrics import Floats
-from ..study.pooled import Pooled
+from ..study.predictions import Pooled
 from ..study.run import Run
 from .html import Html, join, picture, tag
 

@@ -12,7 +12,7 @@ from ..drawing import Styles
 from ..errors import StudyError
 from ..statistics.bands import RESAMPLES, Kind
 from ..study.control import shuffle_control
-from ..study.pooled import Pooled, fold_areas, pool
+from ..study.predictions import Pooled, fold_areas, pool
 from ..study.run import Run
 from ..tasks import FIGURES, Task, get_task
 from .control import blind_variants, control_lines, control_table

@@ -5,14 +5,12 @@ from typing import TYPE_CHECKING
 from ..lazy import attach
 
 if TYPE_CHECKING:
+    from .intervals import Interval, bootstrap_interval, delong_interval
     from .metrics import (
-        Interval,
-        bootstrap_interval,
         brier_score,
         check_probabilities,
         class_figures,
         confusion_matrix,
-        delong_interval,
         expected_calibration_error,
         macro_auc,
         quadratic_kappa,

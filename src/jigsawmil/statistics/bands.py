@@ -1,11 +1,11 @@
-"""Curves with their doubt: pointwise intervals over resampled patients."""
+"""ROC and precision-recall curves, with pointwise intervals over resampled patients."""
 
 from typing import Literal, NamedTuple
 
 import numpy as np
 from numpy.typing import ArrayLike
 
-from .metrics import Booleans, Floats
+from .metrics import Floats, counts_above, ratio, scored
 
 Kind = Literal["roc", "pr"]
 RESAMPLES = 500  # pointwise 2.5 and 97.5 % need no more
@@ -31,51 +31,28 @@ class Band(NamedTuple):
 
 
 def curve(positive: ArrayLike, score: ArrayLike, kind: Kind) -> Curve:
-    """The empirical curve, one point a distinct score."""
-    truth, value = np.asarray(positive, dtype=bool), np.asarray(score, dtype=float)
-    return _curve(*_counts(truth, value, np.ones((1, len(truth)))), kind)
+    """The empirical curve, one point per distinct score."""
+    truth, value = scored(positive, score)
+    (tp,), (fp,) = counts_above(truth, value, np.ones((1, len(truth))))
+    return _curve(tp, fp, kind)
 
 
 def band(positive: ArrayLike, score: ArrayLike, weight: Floats, kind: Kind, points: int = 101) -> Band:
     """Pointwise 95 % interval over resamples; weight (resample, case) says how often each case is in one."""
-    truth, value = np.asarray(positive, dtype=bool), np.asarray(score, dtype=float)
     x = np.linspace(0, 1, points)
-    tp, fp = _counts(truth, value, weight)
-    curves = [_curve(t[None], f[None], kind) for t, f in zip(tp, fp, strict=True)]
+    counts = counts_above(*scored(positive, score), weight)
+    curves = [_curve(tp, fp, kind) for tp, fp in zip(*counts, strict=True)]
     heights = np.stack([_at(one, x, kind) for one in curves])
     low, high = np.quantile(heights, [0.025, 0.975], axis=0)
     least, most = np.quantile([_area(one, kind) for one in curves], [0.025, 0.975])
     return Band(x, low, high, (float(least), float(most)))
 
 
-def resampled_patients(
-    truth: ArrayLike, patients: ArrayLike, rng: np.random.Generator, resamples: int = RESAMPLES
-) -> Floats:
-    """(resample, case): patients drawn with replacement among those who have the same classes, slides together."""
-    labels = np.unique(np.asarray(truth), return_inverse=True)[1].ravel()
-    patient = np.unique(np.asarray(patients), return_inverse=True)[1].ravel()
-    carries = np.zeros((patient.max() + 1, labels.max() + 1), dtype=bool)  # (patient, class)
-    carries[patient, labels] = True
-    stratum = np.unique(carries, axis=0, return_inverse=True)[1].ravel()
-    draws = np.empty((resamples, len(carries)))
-    for kind in range(stratum.max() + 1):
-        who = np.flatnonzero(stratum == kind)
-        draws[:, who] = rng.multinomial(len(who), np.full(len(who), 1 / len(who)), size=resamples)
-    return draws[:, patient]
-
-
-def _counts(truth: Booleans, value: Floats, weight: Floats) -> tuple[Floats, Floats]:
-    """True and false positives (resample, threshold) at or above each distinct score, from the highest down."""
-    order = np.argsort(-value, kind="stable")
-    last = np.flatnonzero(np.diff(value[order], append=-np.inf))  # of each run of ties
-    ordered, side = weight[:, order], truth[order]
-    return (ordered * side).cumsum(1)[:, last], (ordered * ~side).cumsum(1)[:, last]
-
-
-def _curve(tp: Floats, fp: Floats, kind: Kind) -> Curve:
-    up, down = tp[0], fp[0]
+def _curve(up: Floats, down: Floats, kind: Kind) -> Curve:
+    """up, down: true and false positives at each threshold, as `counts_above` gives them."""
     if kind == "roc":
-        return Curve(np.concatenate([[0.0], down / down[-1]]), np.concatenate([[0.0], up / up[-1]]))
+        up, down = np.concatenate([[0.0], up]), np.concatenate([[0.0], down])
+        return Curve(ratio(down, down[-1]), ratio(up, up[-1]))
     gains = np.flatnonzero(np.diff(up, prepend=0))  # only there does recall move, and precision count
     up, down = up[gains], down[gains]
     precision = up / (up + down)

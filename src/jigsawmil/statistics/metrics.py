@@ -13,7 +13,7 @@ import pandas as pd
 from numpy.typing import ArrayLike, NDArray
 from scipy.optimize import brentq, minimize
 from scipy.special import expit, logit
-from scipy.stats import norm, rankdata
+from scipy.stats import rankdata
 
 from ..errors import StudyError
 
@@ -23,22 +23,6 @@ Booleans = NDArray[np.bool_]
 
 PROBABILITY_MARGIN = 1e-6  # a saturated 0 or 1 has no logit
 RECALIBRATION_CASES = 10  # of each class, below which slope and intercept are noise
-BOOTSTRAP_BLOCK = 4_000_000  # resamples x cases held in memory at once
-NO_VARIANCE = 1e-24  # rounding leaves about 1e-32; one misplaced case among 100,000 leaves more than this
-
-
-class Interval(NamedTuple):
-    """An AUC with the bounds of its confidence interval."""
-
-    auc: float
-    low: float
-    high: float
-
-
-class RocPoints(NamedTuple):
-    fpr: Floats
-    tpr: Floats
-    threshold: Floats  # first is inf: nothing is called positive
 
 
 class CalibrationPoints(NamedTuple):
@@ -57,8 +41,8 @@ def class_figures(truth: Integers, prob: Floats, decision: Integers, columns: Se
     return {
         "auc": macro_auc(truth, prob),
         "auprc": float(np.mean([average_precision(truth == c, prob[:, c]) for c in columns])),
-        "balanced_accuracy": float(np.mean(_ratio(hits, cases))),
-        "f1": float(np.mean(_ratio(2 * hits, calls + cases)[list(columns)])),
+        "balanced_accuracy": float(np.mean(ratio(hits, cases))),
+        "f1": float(np.mean(ratio(2 * hits, calls + cases)[list(columns)])),
     }
 
 
@@ -67,8 +51,8 @@ def brier_score(truth: Integers, prob: Floats, columns: Sequence[int]) -> float:
 
     Example: `brier_score(y, p, columns=[1])  # y: (case,), p: (case, class)`
     """
-    squared = (prob - np.eye(prob.shape[1], dtype=bool)[truth]) ** 2
-    return _mean(squared[:, list(columns)].sum(1))
+    squared = ((prob - np.eye(prob.shape[1], dtype=bool)[truth]) ** 2)[:, list(columns)].sum(1)
+    return float(squared.mean()) if len(squared) else float("nan")
 
 
 def confusion_matrix(truth: Integers, decision: Integers, classes: int) -> Floats:
@@ -81,7 +65,7 @@ def confusion_matrix(truth: Integers, decision: Integers, classes: int) -> Float
 
 def auc(y: ArrayLike, s: ArrayLike) -> float:
     """P(score of a positive > score of a negative) + P(tie) / 2; nan where one class is missing."""
-    positive, value = _scored(y, s)
+    positive, value = scored(y, s)
     m, n = positive.sum(), (~positive).sum()
     if m == 0 or n == 0:
         return float("nan")
@@ -98,7 +82,7 @@ def macro_auc(
     Example: `macro_auc(y, p)  # y: (case,), p: (case, class)`
     """
     truth, prob = np.asarray(y), np.asarray(p)
-    columns = _columns(prob.shape[1])
+    columns = judged_columns(prob.shape[1])
     if absent == "skip":
         columns = [c for c in columns if 0 < (truth == c).sum() < len(truth)]
     return float(np.mean([area(truth == c, prob[:, c]) for c in columns])) if columns else float("nan")
@@ -106,32 +90,26 @@ def macro_auc(
 
 def average_precision(y: ArrayLike, s: ArrayLike) -> float:
     """AUPRC without interpolation: precision at each distinct score, weighted by the recall gained there."""
-    tp, fp, _ = _cumulative(y, s)
+    positive, value = scored(y, s)
+    (tp,), (fp,) = counts_above(positive, value, np.ones((1, len(value))))
     if len(tp) == 0 or tp[-1] == 0 or fp[-1] == 0:  # with one class every ranking is as good as any other
         return float("nan")
     return float((np.diff(tp, prepend=0) * tp / (tp + fp)).sum() / tp[-1])
 
 
-def roc_points(y: ArrayLike, s: ArrayLike) -> RocPoints:
-    """The empirical ROC curve from (0, 0) to (1, 1), one point a distinct score."""
-    tp, fp, threshold = _cumulative(y, s)
-    tp, fp = np.concatenate([[0], tp]), np.concatenate([[0], fp])
-    return RocPoints(_ratio(fp, fp[-1]), _ratio(tp, tp[-1]), np.concatenate([[np.inf], threshold]))
-
-
-def calibration_points(hit: ArrayLike, p: ArrayLike, bins: int | None = None) -> CalibrationPoints:
-    """Predicted against observed in bins of equal mass; ten cases a bin and at most ten bins unless stated.
+def calibration_points(hit: ArrayLike, p: ArrayLike) -> CalibrationPoints:
+    """Predicted against observed in bins of equal mass: at most ten, of at least ten cases each.
 
     Cases with equal probability share a bin, so the order of the rows changes nothing.
     """
-    happened, value = _scored(hit, p)
+    happened, value = scored(hit, p)
     n = len(value)
-    bins = bins or max(1, min(10, n // 10))
+    bins = max(1, min(10, n // 10))
     which = ((rankdata(value) - 0.5) / max(n, 1) * bins).astype(int)
     count = np.bincount(which, minlength=bins)
     filled = count > 0
-    predicted = _ratio(np.bincount(which, value, bins), count)[filled]
-    return CalibrationPoints(predicted, _ratio(np.bincount(which, happened, bins), count)[filled], count[filled])
+    predicted = ratio(np.bincount(which, value, bins), count)[filled]
+    return CalibrationPoints(predicted, ratio(np.bincount(which, happened, bins), count)[filled], count[filled])
 
 
 def recalibration(y: ArrayLike, p: ArrayLike) -> tuple[float, float]:
@@ -141,7 +119,7 @@ def recalibration(y: ArrayLike, p: ArrayLike) -> tuple[float, float]:
 
     Example: `slope, intercept = recalibration(y, p)`
     """
-    positive, value = _scored(y, p)
+    positive, value = scored(y, p)
     if min(positive.sum(), (~positive).sum()) < RECALIBRATION_CASES:
         return float("nan"), float("nan")
     linear = logit(np.clip(value, PROBABILITY_MARGIN, 1 - PROBABILITY_MARGIN))
@@ -162,107 +140,6 @@ def recalibration(y: ArrayLike, p: ArrayLike) -> tuple[float, float]:
 
     fit = minimize(loss, np.array([intercept, 1.0]), jac=True, hess=curvature, method="trust-exact", tol=1e-9)
     return float(fit.x[1]), intercept
-
-
-def placements(y: ArrayLike, s: ArrayLike) -> Floats:
-    """(case,) DeLong's structural components: the share of the other class that a case is ranked rightly against.
-
-    Their mean over the positives, and over the negatives, is the AUC. Midranks make it O(n log n) (Sun & Xu 2014).
-    """
-    positive, value = _scored(y, s)
-    within = np.empty(len(value))
-    within[positive], within[~positive] = rankdata(value[positive]), rankdata(value[~positive])
-    others_below = rankdata(value) - within
-    m, n = positive.sum(), (~positive).sum()
-    return np.where(positive, others_below / max(n, 1), 1 - others_below / max(m, 1))
-
-
-def component_variance(y: ArrayLike, components: Floats, clusters: ArrayLike | None = None) -> float:
-    """Variance of the mean of structural components: DeLong's, or Obuchowski's where cases come in clusters.
-
-    Components are those of an AUC, or the difference of two methods' components. nan with fewer than two clusters of
-    a class. With one case a cluster the two variances are the same.
-    """
-    positive = np.asarray(y, dtype=bool)
-    group = _codes(clusters, len(positive))
-    kinds = []
-    for side in (positive, ~positive):
-        held = np.unique(group[side])
-        if len(held) < 2:
-            return float("nan")
-        deviation = (components[side] - components[side].mean()) / side.sum()
-        kinds.append((np.bincount(group[side], deviation, group.max() + 1), len(held)))
-    (up, ups), (down, downs) = kinds
-    every = len(np.unique(group))
-    own = up @ up * ups / (ups - 1) + down @ down * downs / (downs - 1)
-    return float(own + 2 * (up @ down) * every / (every - 1))
-
-
-def independent_pairs(y: ArrayLike, clusters: ArrayLike | None = None) -> int:
-    """How many disjoint (positive, negative) pairs of independent cases, or clusters, the data hold at most."""
-    positive = np.asarray(y, dtype=bool)
-    group = _codes(clusters, len(positive))
-    ups, downs = len(np.unique(group[positive])), len(np.unique(group[~positive]))
-    return min(ups, downs, len(np.unique(group)) // 2)
-
-
-def delong_interval(y: ArrayLike, s: ArrayLike, level: float = 0.95, clusters: ArrayLike | None = None) -> Interval:
-    """AUC with DeLong's interval on the logit scale, so that it stays within [0, 1].
-
-    clusters (case,): the patient of each slide; their slides then count as dependent (Obuchowski 1997).
-    Where the variance is 0 or unknown (perfect separation, constant scores, one case of a class) a distribution-free
-    bound stands in for it: wide, but true.
-
-    Example: `delong_interval([0, 0, 1, 1], [0.1, 0.4, 0.3, 0.9]).high`
-    """
-    area = auc(y, s)
-    if np.isnan(area):
-        return Interval(area, area, area)
-    variance = component_variance(y, placements(y, s), clusters)
-    if not variance > NO_VARIANCE or area in (0.0, 1.0):
-        return _distribution_free(area, independent_pairs(y, clusters), level)
-    half = norm.ppf(0.5 + level / 2) * np.sqrt(variance) / (area * (1 - area))
-    return Interval(area, float(expit(logit(area) - half)), float(expit(logit(area) + half)))
-
-
-def bootstrap_interval(
-    y: ArrayLike,
-    p: ArrayLike,
-    patients: ArrayLike,
-    rng: np.random.Generator,
-    *,
-    resamples: int = 2000,
-    level: float = 0.95,
-) -> Interval:
-    """(Macro) AUC with a percentile interval over resampled patients, all slides of a patient together.
-
-    Patients are drawn within strata of equal labels, so that every resample has every class. Where all resamples agree
-    (perfect separation) they say nothing about doubt, and the bound of `delong_interval` stands in.
-
-    Example: `bootstrap_interval(y, p, patients, np.random.default_rng(0)).low`
-    """
-    truth, prob = np.asarray(y), np.asarray(p, dtype=float)
-    area = macro_auc(truth, prob)
-    if np.isnan(area):
-        return Interval(area, area, area)
-    columns, patient = _columns(prob.shape[1]), _codes(patients, len(truth))
-    carries = np.zeros((patient.max() + 1, prob.shape[1]), dtype=bool)  # (patient, class)
-    carries[patient, truth] = True
-    stratum = np.unique(carries, axis=0, return_inverse=True)[1].ravel()
-    members = [np.flatnonzero(stratum == k) for k in range(stratum.max() + 1)]
-    block = max(1, BOOTSTRAP_BLOCK // len(truth))
-    areas = []
-    for start in range(0, resamples, block):
-        rows = min(block, resamples - start)
-        draws = np.empty((rows, len(carries)))
-        for who in members:
-            draws[:, who] = rng.multinomial(len(who), np.full(len(who), 1 / len(who)), size=rows)
-        weight = draws[:, patient]  # (resample, slide): how often each slide is in it
-        areas.append(np.mean([_weighted_auc(truth == c, prob[:, c], weight) for c in columns], axis=0))
-    low, high = np.quantile(np.concatenate(areas), [0.5 - level / 2, 0.5 + level / 2])
-    if high - low < 1e-12:
-        return _distribution_free(area, min(independent_pairs(truth == c, patient) for c in columns), level)
-    return Interval(area, float(low), float(high))
 
 
 def patient_level(frame: pd.DataFrame, columns: Sequence[str] | None = None) -> pd.DataFrame:
@@ -289,7 +166,7 @@ def named(names: Iterable[object], most: int = 5) -> str:
     return ", ".join(every[:most]) + (f" and {len(every) - most} more" if len(every) > most else "")
 
 
-def _columns(classes: int) -> list[int]:
+def judged_columns(classes: int) -> list[int]:
     """Binary figures are of the last class alone, others of each class against the rest."""
     return [1] if classes == 2 else list(range(classes))
 
@@ -316,7 +193,7 @@ def check_probabilities(y: ArrayLike, p: ArrayLike, classes: int, task: str) -> 
     return truth.astype(np.int64), prob
 
 
-def _scored(y: ArrayLike, s: ArrayLike) -> tuple[Booleans, Floats]:
+def scored(y: ArrayLike, s: ArrayLike) -> tuple[Booleans, Floats]:
     positive, value = np.asarray(y).astype(bool), np.asarray(s, dtype=float)
     bad = np.flatnonzero(np.isnan(value))
     if len(bad):
@@ -324,24 +201,15 @@ def _scored(y: ArrayLike, s: ArrayLike) -> tuple[Booleans, Floats]:
     return positive, value
 
 
-def _cumulative(y: ArrayLike, s: ArrayLike) -> tuple[Floats, Floats, Floats]:
-    """True and false positives at or above each distinct score, from the highest score down."""
-    positive, value = _scored(y, s)
+def counts_above(positive: Booleans, value: Floats, weight: Floats) -> tuple[Floats, Floats]:
+    """True and false positives (resample, threshold) at or above each distinct score, from the highest down.
+
+    weight (resample, case): how often each case counts.
+    """
     order = np.argsort(-value, kind="stable")
     last = np.flatnonzero(np.diff(value[order], append=-np.inf))  # of each run of ties
-    tp, fp = np.cumsum(positive[order])[last], np.cumsum(~positive[order])[last]
-    return tp.astype(float), fp.astype(float), value[order][last]
-
-
-def _weighted_auc(positive: Booleans, s: Floats, weight: Floats) -> Floats:
-    """(resample,) AUC in which case i counts weight[:, i] times; weight (resample, case)."""
-    order = np.argsort(s, kind="stable")
-    starts = np.flatnonzero(np.diff(s[order], prepend=-np.inf))  # of each run of ties
     ordered, side = weight[:, order], positive[order]
-    up = np.add.reduceat(ordered * side, starts, axis=1)
-    down = np.add.reduceat(ordered * ~side, starts, axis=1)
-    below = down.cumsum(1) - down / 2
-    return (up * below).sum(1) / (up.sum(1) * down.sum(1))
+    return (ordered * side).cumsum(1)[:, last], (ordered * ~side).cumsum(1)[:, last]
 
 
 def quadratic_kappa(confusion: Floats) -> float:
@@ -365,33 +233,10 @@ def expected_calibration_error(hit: Booleans, p: Floats) -> float:
     Example: `expected_calibration_error(y == 1, p[:, 1])`
     """
     points = calibration_points(hit, p)
-    return float(_ratio(points.cases @ np.abs(points.predicted - points.observed), points.cases.sum()))
+    return float(ratio(points.cases @ np.abs(points.predicted - points.observed), points.cases.sum()))
 
 
-def _distribution_free(area: float, pairs: int, level: float) -> Interval:
-    """Bounds that hold for any distribution of scores, from disjoint pairs of cases that are independent of each other.
-
-    AUC 1 needs all `pairs` won: Clopper-Pearson. In between: Hoeffding's inequality for U-statistics.
-    """
-    tail = (1 - level) / 2
-    if pairs == 0:
-        return Interval(area, 0.0, 1.0)
-    if area in (0.0, 1.0):
-        worst = tail ** (1 / pairs)
-        return Interval(area, worst, 1.0) if area == 1.0 else Interval(area, 0.0, 1 - worst)
-    half = float(np.sqrt(-np.log(tail) / (2 * pairs)))
-    return Interval(area, max(0.0, area - half), min(1.0, area + half))
-
-
-def _codes(groups: ArrayLike | None, n: int) -> Integers:
-    return np.arange(n) if groups is None else np.unique(np.asarray(groups), return_inverse=True)[1].ravel()
-
-
-def _ratio(part: ArrayLike, whole: ArrayLike) -> Floats:
+def ratio(part: ArrayLike, whole: ArrayLike) -> Floats:
     """part / whole, nan where whole is 0."""
     top, bottom = np.broadcast_arrays(np.asarray(part, float), np.asarray(whole, float))
     return np.divide(top, bottom, out=np.full(top.shape, np.nan), where=bottom != 0)
-
-
-def _mean(values: NDArray[np.generic]) -> float:
-    return float(values.mean()) if len(values) else float("nan")

@@ -10,7 +10,8 @@ from numpy.typing import ArrayLike
 from scipy.stats import norm
 from scipy.stats import t as student
 
-from .metrics import NO_VARIANCE, Floats, auc, component_variance, independent_pairs, placements
+from .intervals import NO_VARIANCE, component_variance, independent_pairs, placements
+from .metrics import Floats, auc
 
 
 class DelongTest(NamedTuple):

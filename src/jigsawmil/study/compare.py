@@ -1,24 +1,24 @@
 """Which method is better, and is the difference real: tests between methods, and the summary of each.
 
-The table of predictions has one row a (method, seed, slide):
-`method,fold,seed,slide_id,patient_id,label,probability`, the probability being that of the last class;
-beyond two classes one column `probability_<class>` each. Definitions and limits: docs/statistics.md.
+The table of predictions is that of `study.predictions`. Definitions and limits: docs/statistics.md.
 """
 
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from itertools import combinations
 
 import numpy as np
 import pandas as pd
-from pandas.api.types import is_numeric_dtype
 
 from ..errors import StudyError
 from ..statistics.metrics import Floats, named, patient_level
 from ..statistics.paired import corrected_t_test, holm
-from ..tasks import Task, task_of_table
+from .predictions import Predictions, check_predictions
 
-KEYS = ["variant", "fold", "seed", "slide_id", "patient_id", "label"]
+COLUMNS = [
+    *("variant_a", "variant_b", "level", "auc_a", "auc_b", "difference", "delong_z", "delong_p", "delong_p_holm"),
+    *("resamples", "undefined_folds", "fold_difference", "t", "t_p", "t_p_holm"),
+]
 
 
 def compare_methods(
@@ -31,7 +31,7 @@ def compare_methods(
 
     Example: `compare_methods(open_run("run").predictions)`
     """
-    table = _table(predictions, classes, task)
+    table = check_predictions(predictions, classes, task)
     _check_same_slides(table.frame)
     level = "slide"
     if table.patients_with_several:
@@ -39,21 +39,9 @@ def compare_methods(
     if level == "patient":
         table = replace(table, frame=patient_level(table.frame, table.columns))
     rows = [_compare(table, a, b, clustered=level == "slide, clustered") for a, b in combinations(table.methods, 2)]
-    columns = [
-        "variant_a",
-        "variant_b",
-        "level",
-        "auc_a",
-        "auc_b",
-        "difference",
-        "delong_z",
-        "delong_p",
-        "delong_p_holm",
-    ]
-    columns += ["resamples", "undefined_folds", "fold_difference", "t", "t_p", "t_p_holm"]
-    result = pd.DataFrame(rows, columns=[c for c in columns if not c.endswith("_holm") and c != "level"])
+    result = pd.DataFrame(rows, columns=[c for c in COLUMNS if not c.endswith("_holm") and c != "level"])
     adjusted = {f"{c}_holm": holm(result[c].astype(float)) for c in ("delong_p", "t_p")}
-    return result.assign(level=level, **adjusted)[columns]
+    return result.assign(level=level, **adjusted)[COLUMNS]
 
 
 def summarise(
@@ -71,7 +59,7 @@ def summarise(
 
     Example: `summarise(open_run("run").predictions)`
     """
-    table = _table(predictions, classes, task)
+    table = check_predictions(predictions, classes, task)
     rows, positive = [], table.task.positive(table.classes)
     for method in table.methods:
         runs = table.fold_aucs(method)
@@ -96,47 +84,7 @@ def summarise(
     return pd.DataFrame(rows)
 
 
-@dataclass(frozen=True, kw_only=True)
-class _Table:
-    """A checked table of predictions; labels are class indices, probability columns stand in the order of classes."""
-
-    frame: pd.DataFrame
-    classes: tuple[str, ...]
-    columns: tuple[str, ...]
-    task: Task
-
-    @property
-    def methods(self) -> list[str]:
-        return list(self.frame["variant"].unique())
-
-    @property
-    def patients_with_several(self) -> bool:
-        return bool((self.frame.groupby("patient_id")["slide_id"].nunique() > 1).any())
-
-    @property
-    def patients_of_mixed_label(self) -> bool:
-        return bool((self.frame.groupby("patient_id")["label"].nunique() > 1).any())
-
-    def matrix(self, frame: pd.DataFrame) -> Floats:
-        """(row, class) probabilities."""
-        return self.task.matrix(frame, self.classes)
-
-    def pooled(self, method: str) -> pd.DataFrame:
-        """One row a slide, in the order of ids: mean probability over seeds."""
-        rows = self.frame[self.frame["variant"] == method].groupby("slide_id", as_index=False)
-        return rows.agg({"patient_id": "first", "label": "first"} | dict.fromkeys(self.columns, "mean"))
-
-    def runs(self, method: str) -> dict[tuple[object, object], pd.DataFrame]:
-        rows = self.frame[self.frame["variant"] == method]
-        return {(key[0], key[1]): run for key, run in rows.groupby(["seed", "fold"])}
-
-    def fold_aucs(self, method: str) -> pd.Series:
-        """AUC of each (seed, fold)."""
-        areas = {key: self.task.area(run["label"], self.matrix(run)) for key, run in self.runs(method).items()}
-        return pd.Series(areas.values(), pd.MultiIndex.from_tuples(areas, names=["seed", "fold"]), dtype=float)
-
-
-def _compare(table: _Table, a: str, b: str, clustered: bool) -> dict[str, object]:
+def _compare(table: Predictions, a: str, b: str, clustered: bool) -> dict[str, object]:
     one, other = table.pooled(a), table.pooled(b)
     y, p, q = one["label"].to_numpy(), table.matrix(one), table.matrix(other)
     delong = table.task.difference(y, p, q, one["patient_id"].to_numpy() if clustered else None)
@@ -158,7 +106,7 @@ def _compare(table: _Table, a: str, b: str, clustered: bool) -> dict[str, object
     }
 
 
-def _resampled_gaps(table: _Table, a: str, b: str) -> tuple[Floats, int, float, float]:
+def _resampled_gaps(table: Predictions, a: str, b: str) -> tuple[Floats, int, float, float]:
     """Differences of AUC over resamples, how many folds had none, and the mean numbers of cases trained and tested on.
 
     Seeds that share a test fold are averaged first: they repeat the fit, not the resampling, and counted one by one
@@ -175,65 +123,6 @@ def _resampled_gaps(table: _Table, a: str, b: str) -> tuple[Floats, int, float, 
             resampled.setdefault(cases, []).append(gap[key])
     gaps = np.array([np.mean(of_one_fold) for of_one_fold in resampled.values()])
     return gaps, int(gap.isna().sum()), float(np.mean(n_train)), float(np.mean(n_test))
-
-
-def _table(predictions: pd.DataFrame, classes: Sequence[str] | None, task: str | None) -> _Table:
-    """The table with everything checked, or an error that names the slides."""
-    missing = [k for k in KEYS if k not in predictions]
-    columns = [c for c in predictions if c == "probability" or str(c).startswith("probability_")]
-    if missing or not columns or (len(columns) > 1 and "probability" in columns):
-        raise StudyError(
-            f"Columns {named(predictions.columns, 20)}; expected {', '.join(KEYS)} and either `probability` (of the "
-            "last of two classes) or one `probability_<class>` for each class."
-        )
-    if predictions.empty:
-        raise StudyError("The table of predictions has no rows; expected one a method, seed and slide. Run the study.")
-    frame = predictions[[*KEYS, *columns]].reset_index(drop=True)
-    _refuse(frame, frame[KEYS].isna().any(axis=1), f"lack one of {', '.join(KEYS)}", "Fill it in.")
-    frame = frame.assign(**{key: frame[key].astype(str) for key in ("variant", "slide_id", "patient_id")})
-    names = _class_names(frame["label"], columns, classes)
-    if columns != ["probability"]:
-        columns = [f"probability_{name}" for name in names]
-    index = frame["label"].astype(str).map({name: i for i, name in enumerate(names)})
-    _refuse(frame, index.isna(), f"have a label that is none of {', '.join(names)}", "Name it in `classes`.")
-    frame = frame.assign(label=index.astype(int))
-    p = frame[columns].apply(pd.to_numeric, errors="coerce")
-    bad = ~((p >= 0) & (p <= 1)).all(axis=1)  # nan fails both
-    if len(columns) > 1:
-        bad |= (p.sum(axis=1) - 1).abs() > 1e-3
-    _refuse(frame, bad, "have no valid probability (nan, outside [0, 1], or not summing to 1)", "Run their fold again.")
-    twice = frame.duplicated(["variant", "seed", "slide_id"])
-    _refuse(frame, twice, "are predicted more than once by one method and seed", "Keep one prediction of each.")
-    told = frame.groupby("slide_id")[["label", "patient_id"]].transform("nunique")
-    _refuse(frame, (told > 1).any(axis=1), "have differing labels or patients between rows", "Correct the table.")
-    return _Table(frame=frame.assign(**p), classes=names, columns=tuple(columns), task=task_of_table(columns, task))
-
-
-def _class_names(labels: pd.Series, columns: list[str], classes: Sequence[str] | None) -> tuple[str, ...]:
-    """Class names in order: as stated, else that of the probability columns, else the labels sorted."""
-    if columns == ["probability"]:
-        # numbers sort as numbers (2 before 10), names as names
-        found = [str(x) for x in np.sort(labels.unique() if is_numeric_dtype(labels) else labels.astype(str).unique())]
-        names = [str(c) for c in classes] if classes else ["0", "1"] if set(found) <= {"0", "1"} else found
-        if len(names) != 2:
-            raise StudyError(
-                f"One `probability` column and the classes {named(names)}; expected two classes. State both, the "
-                "positive one last, in `classes`, or give one `probability_<class>` for each class."
-            )
-        return tuple(names)
-    found = [c.removeprefix("probability_") for c in columns]
-    names = [str(c) for c in classes] if classes else found
-    if sorted(names) != sorted(found) or len(names) < 2:
-        raise StudyError(
-            f"Probability columns for {', '.join(found)}, but the classes are {', '.join(names)}; "
-            "expected one `probability_<class>` for each of two or more classes."
-        )
-    return tuple(names)
-
-
-def _refuse(frame: pd.DataFrame, wrong: pd.Series, what: str, remedy: str) -> None:
-    if wrong.any():
-        raise StudyError(f"Slides {named(frame.loc[wrong, 'slide_id'].unique())} {what}. {remedy}")
 
 
 def _check_same_slides(frame: pd.DataFrame) -> None:

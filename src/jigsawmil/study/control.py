@@ -9,7 +9,6 @@ from ..errors import StudyError
 from ..statistics.metrics import named
 from ..statistics.paired import holm
 from .compare import compare_methods
-from .pooled import one_cohort
 
 
 def shuffle_control(
@@ -19,8 +18,6 @@ def shuffle_control(
 
     `low` and `high` bound the difference (DeLong, 95 %). nan where DeLong's test is not defined: beyond two classes.
     """
-    one_cohort(predictions)
-    one_cohort(shuffled)
     methods, again = predictions["variant"].unique(), shuffled["variant"].unique()
     if set(methods) != set(again):
         raise StudyError(

@@ -16,7 +16,7 @@ from .task import Calibration, CalibrationWords, Floats, Integers
 if TYPE_CHECKING:
     import pandas as pd
 
-    from ..statistics.metrics import Interval
+    from ..statistics.intervals import Interval
     from ..statistics.paired import DelongTest
     from .heads import Head
 

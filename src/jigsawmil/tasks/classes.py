@@ -18,7 +18,7 @@ from .task import Calibration, CalibrationWords, Floats, Integers, LabelProblem,
 if TYPE_CHECKING:
     import pandas as pd
 
-    from ..statistics.metrics import Interval
+    from ..statistics.intervals import Interval
     from ..statistics.paired import DelongTest
 
 MANY = 10  # classes, above which a column may be no column of classes

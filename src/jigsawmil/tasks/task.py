@@ -12,7 +12,7 @@ from numpy.typing import ArrayLike, NDArray
 if TYPE_CHECKING:
     import pandas as pd
 
-    from ..statistics.metrics import Interval
+    from ..statistics.intervals import Interval
     from ..statistics.paired import DelongTest
     from .heads import Head
 

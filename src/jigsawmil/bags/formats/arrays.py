@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from ...errors import FeatureError
+from ...errors import FeatureError, summarize_error
 from .source import Stored
 
 if TYPE_CHECKING:
@@ -92,5 +92,5 @@ def _load_pt(path: Path, *, mmap: bool) -> "Tensor":
 
 
 def _unreadable(path: Path, expected: str, error: Exception) -> str:
-    reason = (str(error).splitlines() or [type(error).__name__])[0]
-    return f"{path.name}: cannot be read as {expected} ({reason}). It is truncated or of another kind: copy it again."
+    why = summarize_error(error)
+    return f"{path.name}: cannot be read as {expected} ({why}). It is truncated or of another kind: copy it again."

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 import h5py
 import numpy as np
 
-from ...errors import FeatureError
+from ...errors import FeatureError, summarize_error
 from .source import Stored
 
 if TYPE_CHECKING:
@@ -47,7 +47,7 @@ def _open(path: Path) -> h5py.File:
         return h5py.File(path, "r")
     except OSError as error:
         raise FeatureError(
-            f"{path.name}: cannot be read as HDF5 ({_first_line(error)}). "
+            f"{path.name}: cannot be read as HDF5 ({summarize_error(error)}). "
             "It is truncated, still being written, or not an HDF5 file: copy or extract it again."
         ) from error
 
@@ -59,7 +59,7 @@ def _reader(path: Path, key: str) -> Callable[[], "Tensor"]:
                 array = file[key][()]  # in one call: TRIDENT's chunks are one row each
             except OSError as error:
                 raise FeatureError(
-                    f"{path.name}: dataset '{key}' is damaged ({_first_line(error)}). Copy or extract the file again."
+                    f"{path.name}: dataset '{key}' is damaged ({summarize_error(error)}). Copy or extract it again."
                 ) from error
         return _as_tensor(array)
 
@@ -90,7 +90,3 @@ def _clean(attrs: h5py.AttributeManager) -> dict[str, Any]:
         if not isinstance(value, h5py.Empty) and not (isinstance(value, str) and value == "None"):
             values[key] = value
     return values
-
-
-def _first_line(error: Exception) -> str:
-    return (str(error).splitlines() or [type(error).__name__])[0]

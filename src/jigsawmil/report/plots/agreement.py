@@ -9,7 +9,7 @@ from scipy.stats import binomtest
 
 from ...drawing import GREY, Styles
 from ...statistics.metrics import Integers, calibration_points
-from ...study.pooled import Pooled
+from ...study.predictions import Pooled
 from .panels import TITLE, at_bottom, at_left, panels
 
 ROOMY = 4  # classes up to which a cell has room for its share too

@@ -12,9 +12,10 @@ from matplotlib.figure import Figure
 from matplotlib.lines import Line2D
 
 from ...drawing import GREY, Dash, Styles, own_style, save
-from ...statistics.bands import Band, Kind, band, curve, resampled_patients
-from ...statistics.metrics import auc, average_precision, delong_interval, roc_points
-from ...study.pooled import Pooled, pool
+from ...statistics.bands import RESAMPLES, Band, Kind, band, curve
+from ...statistics.intervals import delong_interval, resampled_patients
+from ...statistics.metrics import auc, average_precision
+from ...study.predictions import Pooled, pool
 from .panels import TITLE, at_bottom, at_left, panels
 from .styles import method_styles
 
@@ -52,8 +53,8 @@ def roc_figure(predictions: pd.DataFrame, classes: Sequence[str], task: str | No
             area, low, high = delong_interval(positive, p, clusters=one.patients)
             stated = "a class is missing" if np.isnan(area) else f"{area:.3f} [{low:.3f}, {high:.3f}]"
             label = f"{shown[method]:<{longest}}  {stated}"
-            points = roc_points(positive, p)
-            ax.plot(points.fpr, points.tpr, color=colour, linestyle=dash, linewidth=1.6, label=label)
+            points = curve(positive, p, "roc")
+            ax.plot(points.x, points.y, color=colour, linestyle=dash, linewidth=1.6, label=label)
         ax.plot([0, 1], [0, 1], color=GREY, linewidth=0.8, linestyle=(0, (4, 4)), zorder=1)
         ax.set(title=fill(title, 58), xlabel="false positive rate", ylabel="true positive rate", aspect="equal")
         ax.set(xlim=(-0.01, 1.01), ylim=(-0.01, 1.01))
@@ -122,7 +123,7 @@ def _band(ax: Axes, one: Pooled, index: int, kind: Kind, colour: str, rng: np.ra
     positive = one.truth == index
     if positive.all() or not positive.any():
         return None
-    weight = resampled_patients(one.truth, one.patients, rng)
+    weight = resampled_patients(one.truth, one.patients, rng, RESAMPLES)
     shade = band(positive, one.probability[:, index], weight, kind)
     ax.fill_between(shade.x, shade.low, shade.high, color=colour, alpha=0.2, linewidth=0)
     return shade

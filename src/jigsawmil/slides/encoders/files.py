@@ -13,7 +13,7 @@ from torch import Tensor, nn
 
 from ...bags.provenance import digest, file_mark
 from ...config import choose, from_mapping
-from ...errors import ConfigError
+from ...errors import ConfigError, summarize_error
 from .preprocess import Feature, feature_of, only
 from .spec import ENCODERS, ENDINGS, EncoderSpec
 
@@ -69,8 +69,8 @@ def load(path: Path) -> tuple[EncoderSpec, nn.Module]:
             tried = model(tiles)
     except Exception as error:  # whatever the user's own model raises
         raise ConfigError(
-            f"{path}: does not take two tiles of 3 x {spec.size} x {spec.size} ({_last_line(error)}). State the size "
-            f"that it takes in {path.name}.json, and export it for batches of any length."
+            f"{path}: does not take two tiles of 3 x {spec.size} x {spec.size} ({summarize_error(error)}). State the "
+            f"size that it takes in {path.name}.json, and export it for batches of any length."
         ) from error
     spec = replace(spec, dim=_dimension(tried, spec))
     feature_of(tried, spec)
@@ -91,8 +91,8 @@ def _torchscript(path: Path) -> nn.Module:
             return torch.jit.load(str(path), map_location="cpu").eval()
     except (RuntimeError, ValueError) as error:
         raise ConfigError(
-            f"{path}: not a TorchScript file ({_last_line(error)}). Export the model with torch.jit.trace; files with "
-            "weights alone belong to an encoder by name and --weights."
+            f"{path}: not a TorchScript file ({summarize_error(error)}). Export the model with torch.jit.trace; files "
+            "with weights alone belong to an encoder by name and --weights."
         ) from error
 
 
@@ -108,13 +108,8 @@ class _Onnx(nn.Module):
         try:
             self.session = onnxruntime.InferenceSession(str(path), providers=onnxruntime.get_available_providers())
         except Exception as error:
-            raise ConfigError(f"{path}: not an ONNX file that can be run ({_last_line(error)}).") from error
+            raise ConfigError(f"{path}: not an ONNX file that can be run ({summarize_error(error)}).") from error
         self.input = self.session.get_inputs()[0].name
 
     def forward(self, x: Tensor) -> list[Tensor]:
         return [torch.from_numpy(found) for found in self.session.run(None, {self.input: x.cpu().numpy()})]
-
-
-def _last_line(error: Exception) -> str:
-    lines = str(error).strip().splitlines()
-    return lines[-1].strip()[:200] if lines else type(error).__name__

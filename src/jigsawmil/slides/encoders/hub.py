@@ -9,7 +9,7 @@ from pathlib import Path
 import torch
 from torch import nn
 
-from ...errors import ConfigError
+from ...errors import ConfigError, summarize_error
 from .preprocess import Feature
 from .spec import EncoderSpec
 
@@ -90,13 +90,14 @@ def _from_hub(spec: EncoderSpec) -> Path:
 
 def _refused(spec: EncoderSpec, error: Exception, weights: Path | None = None) -> ConfigError:
     """Why the hub, or a folder, gave nothing, and what to do."""
+    why = summarize_error(error)
     if weights is not None:
-        return ConfigError(f"--weights {weights}: not a copy of {spec.repo} that can be loaded ({_words(error)}).")
+        return ConfigError(f"--weights {weights}: not a copy of {spec.repo} that can be loaded ({why}).")
     page = f"the page of {spec.repo} on the Hugging Face hub"
     gated = spec.gated or type(error).__name__ == "GatedRepoError"
     ask = f"Ask for access on {page}, then `hf auth login`. " if gated else ""
     return ConfigError(
-        f"{spec.name}: its weights cannot be had ({_words(error)}). {ask}Without a network give --weights with a copy."
+        f"{spec.name}: its weights cannot be had ({why}). {ask}Without a network give --weights with a copy."
     )
 
 
@@ -111,15 +112,11 @@ def _load(model: nn.Module, path: Path, spec: EncoderSpec) -> None:
         known = set(model.state_dict())
         model.load_state_dict({name: value for name, value in state.items() if not _unused(name, known)})
     except Exception as error:  # of a file that is damaged or another model's, in any of three libraries
-        raise ConfigError(f"{path}: not the weights of {spec.name} ({_words(error)}). Expected {spec.repo}.") from error
+        raise ConfigError(
+            f"{path}: not the weights of {spec.name} ({summarize_error(error)}). Expected {spec.repo}."
+        ) from error
 
 
 def _unused(name: str, known: set[str]) -> bool:
     """A part of a checkpoint that features do not need; anything else that is left over is an error."""
     return name.startswith(HEADS) and name not in known
-
-
-def _words(error: Exception) -> str:
-    """The first two lines of what a library says: torch states the fault in the second."""
-    lines = [line.strip() for line in str(error).strip().splitlines()[:2]]
-    return " ".join(lines)[:300].rstrip(":. ") or type(error).__name__

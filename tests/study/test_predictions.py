@@ -6,7 +6,7 @@ import pytest
 
 from jigsawmil.errors import StudyError
 from jigsawmil.study.compare import summarise
-from jigsawmil.study.pooled import fold_areas, pool
+from jigsawmil.study.predictions import fold_areas, pool
 
 CLASSES = ["mixed", "segregated"]
 GRADES = ["low", "middle", "high"]
@@ -46,7 +46,7 @@ def test_what_cannot_be_pooled_is_refused(predictions, graded: pd.DataFrame) -> 
     for wrong, classes, match in (
         (table[:0], CLASSES, "no rows"),
         (table, ["mixed", "other"], "segregated"),
-        (graded, [*GRADES, "worst"], "probability_worst"),
+        (graded, [*GRADES, "worst"], "the classes are low, middle, high, worst"),
         (pd.concat([table.assign(cohort="a"), table.assign(cohort="b")]), CLASSES, "a, b"),
     ):
         with pytest.raises(StudyError, match=match):

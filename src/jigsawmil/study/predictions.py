@@ -1,0 +1,163 @@
+"""A table of out-of-fold predictions, checked, and what summaries, tests and pictures take from it.
+
+It has one row per (variant, seed, slide): `variant,fold,seed,slide_id,patient_id,label,probability`, the probability
+being that of the last class; beyond two classes one column `probability_<class>` each.
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+import pandas as pd
+from pandas.api.types import is_numeric_dtype
+
+from ..errors import StudyError
+from ..statistics.metrics import Floats, Integers, named
+from ..tasks import Task, task_of_table
+
+KEYS = ["variant", "fold", "seed", "slide_id", "patient_id", "label"]
+
+
+@dataclass(frozen=True, kw_only=True)
+class Predictions:
+    """A checked table of predictions; labels are class indices, probability columns stand in the order of classes."""
+
+    frame: pd.DataFrame
+    classes: tuple[str, ...]
+    columns: tuple[str, ...]
+    task: Task
+
+    @property
+    def methods(self) -> list[str]:
+        return list(self.frame["variant"].unique())
+
+    @property
+    def patients_with_several(self) -> bool:
+        return bool((self.frame.groupby("patient_id")["slide_id"].nunique() > 1).any())
+
+    @property
+    def patients_of_mixed_label(self) -> bool:
+        return bool((self.frame.groupby("patient_id")["label"].nunique() > 1).any())
+
+    def matrix(self, frame: pd.DataFrame) -> Floats:
+        """(row, class) probabilities."""
+        return self.task.matrix(frame, self.classes)
+
+    def pooled(self, method: str) -> pd.DataFrame:
+        """One row per slide, in the order of ids: mean probability over seeds."""
+        rows = self.frame[self.frame["variant"] == method].groupby("slide_id", as_index=False)
+        return rows.agg({"patient_id": "first", "label": "first"} | dict.fromkeys(self.columns, "mean"))
+
+    def runs(self, method: str) -> dict[tuple[object, object], pd.DataFrame]:
+        rows = self.frame[self.frame["variant"] == method]
+        return {(key[0], key[1]): run for key, run in rows.groupby(["seed", "fold"])}
+
+    def fold_aucs(self, method: str) -> pd.Series:
+        """AUC of each (seed, fold)."""
+        areas = {key: self.task.area(run["label"], self.matrix(run)) for key, run in self.runs(method).items()}
+        return pd.Series(areas.values(), pd.MultiIndex.from_tuples(areas, names=["seed", "fold"]), dtype=float)
+
+
+@dataclass(frozen=True, eq=False)
+class Pooled:
+    """All folds of one method together, in the order of ids; probabilities are the mean over seeds.
+
+    A case is a slide, or a patient where the slides of a patient were pooled into one prediction.
+    """
+
+    cases: list[str]
+    patients: list[str]
+    truth: Integers  # (case,) index of the class
+    probability: Floats  # (case, class)
+    task: Task
+
+    @property
+    def decision(self) -> Integers:
+        """(case,) index of the class that is called."""
+        return self.task.decision(self.probability)
+
+
+def pool(predictions: pd.DataFrame, classes: Sequence[str], task: str | None = None) -> dict[str, Pooled]:
+    """method -> its pooled predictions, methods in order of appearance."""
+    table = check_predictions(predictions, classes, task)
+    pooled = {}
+    for method in table.methods:
+        rows = table.pooled(method)
+        patients, truth = rows["patient_id"].tolist(), rows["label"].to_numpy(dtype=np.int64)
+        pooled[method] = Pooled(rows["slide_id"].tolist(), patients, truth, table.matrix(rows), table.task)
+    return pooled
+
+
+def fold_areas(predictions: pd.DataFrame, classes: Sequence[str], task: str | None = None) -> pd.DataFrame:
+    """`variant,seed,fold,auc` of every test fold; nan where it lacks a class."""
+    table = check_predictions(predictions, classes, task)
+    parts = [table.fold_aucs(method).rename("auc").reset_index().assign(variant=method) for method in table.methods]
+    return pd.concat(parts, ignore_index=True)
+
+
+def check_predictions(predictions: pd.DataFrame, classes: Sequence[str] | None, task: str | None) -> Predictions:
+    """The table with everything checked, or an error that names the slides."""
+    if predictions.empty:
+        raise StudyError(
+            "The table of predictions has no rows; expected one per method, seed and slide. Run the study."
+        )
+    if "cohort" in predictions and predictions["cohort"].nunique() > 1:
+        found = named(predictions["cohort"].unique())
+        raise StudyError(f"Predictions of the cohorts {found} in one table; expected one cohort. Take its rows alone.")
+    missing = [k for k in KEYS if k not in predictions]
+    columns = [c for c in predictions if c == "probability" or str(c).startswith("probability_")]
+    columns = [c for c in columns if predictions[c].notna().any()]  # a run's table has those of its other cohorts too
+    if missing or not columns or (len(columns) > 1 and "probability" in columns):
+        raise StudyError(
+            f"Columns {named(predictions.columns, 20)}; expected {', '.join(KEYS)} and either `probability` (of the "
+            "last of two classes) or one `probability_<class>` for each class."
+        )
+    frame = predictions[[*KEYS, *columns]].reset_index(drop=True)
+    _refuse(frame, frame[KEYS].isna().any(axis=1), f"lack one of {', '.join(KEYS)}", "Fill it in.")
+    frame = frame.assign(**{key: frame[key].astype(str) for key in ("variant", "slide_id", "patient_id")})
+    names = _class_names(frame["label"], columns, classes)
+    if columns != ["probability"]:
+        columns = [f"probability_{name}" for name in names]
+    index = frame["label"].astype(str).map({name: i for i, name in enumerate(names)})
+    unknown = named(frame.loc[index.isna(), "label"].unique())
+    _refuse(frame, index.isna(), f"have a label that is none of {', '.join(names)}: {unknown}", "Name every class.")
+    frame = frame.assign(label=index.astype(int))
+    p = frame[columns].apply(pd.to_numeric, errors="coerce")
+    bad = ~((p >= 0) & (p <= 1)).all(axis=1)  # nan fails both
+    if len(columns) > 1:
+        bad |= (p.sum(axis=1) - 1).abs() > 1e-3
+    _refuse(frame, bad, "have no valid probability (nan, outside [0, 1], or not summing to 1)", "Run their fold again.")
+    twice = frame.duplicated(["variant", "seed", "slide_id"])
+    _refuse(frame, twice, "are predicted more than once by one method and seed", "Keep one prediction of each.")
+    told = frame.groupby("slide_id")[["label", "patient_id"]].transform("nunique")
+    _refuse(frame, (told > 1).any(axis=1), "have differing labels or patients between rows", "Correct the table.")
+    return Predictions(
+        frame=frame.assign(**p), classes=names, columns=tuple(columns), task=task_of_table(columns, task)
+    )
+
+
+def _class_names(labels: pd.Series, columns: list[str], classes: Sequence[str] | None) -> tuple[str, ...]:
+    """Class names in order: as stated, else that of the probability columns, else the labels sorted."""
+    if columns == ["probability"]:
+        # numbers sort as numbers (2 before 10), names as names
+        found = [str(x) for x in np.sort(labels.unique() if is_numeric_dtype(labels) else labels.astype(str).unique())]
+        names = [str(c) for c in classes] if classes else ["0", "1"] if set(found) <= {"0", "1"} else found
+        if len(names) != 2:
+            raise StudyError(
+                f"One `probability` column and the classes {named(names)}; expected two classes. State both, the "
+                "positive one last, in `classes`, or give one `probability_<class>` for each class."
+            )
+        return tuple(names)
+    found = [c.removeprefix("probability_") for c in columns]
+    names = [str(c) for c in classes] if classes else found
+    if sorted(names) != sorted(found) or len(names) < 2:
+        raise StudyError(
+            f"Probability columns for {', '.join(found)}, but the classes are {', '.join(names)}; "
+            "expected one `probability_<class>` for each of two or more classes."
+        )
+    return tuple(names)
+
+
+def _refuse(frame: pd.DataFrame, wrong: pd.Series, what: str, remedy: str) -> None:
+    if wrong.any():
+        raise StudyError(f"Slides {named(frame.loc[wrong, 'slide_id'].unique())} {what}. {remedy}")
