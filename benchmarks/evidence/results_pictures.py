@@ -9,8 +9,9 @@ from matplotlib.figure import Figure
 from matplotlib.ticker import NullLocator, ScalarFormatter
 
 from jigsawmil.drawing import own_style, save
-from jigsawmil.report.plots import forest_figure, trace_figure
+from jigsawmil.report.plots.forest import forest_figure
 from jigsawmil.report.plots.styles import method_styles
+from jigsawmil.report.plots.training import trace_figure
 
 from .jigsaw_cases import LEAST, RULES
 

@@ -113,7 +113,7 @@ def train_pyg() -> Step:
     from torch_geometric.nn import GATConv
 
     convs = nn.ModuleList(GATConv(d, HIDDEN, heads=1, add_self_loops=False) for d in (D1, HIDDEN))
-    pooling, head = AttentionPool(HIDDEN, ATTENTION, gated=False), BinaryHead(HIDDEN, 2)
+    pooling, head = AttentionPool(HIDDEN, ATTENTION, gated=False), BinaryHead(HIDDEN, 1)
     jigsaw, generator = Position(HIDDEN, GRID, SHARE), torch.Generator().manual_seed(0)
 
     def loss(loaded: tuple[Batch, Tensor]) -> Tensor:

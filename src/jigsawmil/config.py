@@ -12,7 +12,7 @@ from typing import Any, NamedTuple, TypeVar, get_args
 from .errors import ConfigError
 
 T = TypeVar("T")
-KINDS: dict[Any, str] = {
+TYPE_WORDS: dict[Any, str] = {
     bool: "true or false",
     int: "a whole number",
     float: "a number",
@@ -98,7 +98,7 @@ def check_type(name: str, value: Any, kind: Any) -> None:
     """Refuse a value of another kind, as study files may hold it; a whole number is a number too."""
     whole = isinstance(value, int) and isinstance(1.0, kind)
     fits = kind is bool if isinstance(value, bool) else whole or isinstance(value, kind)
-    require(name, value, fits, KINDS[kind])
+    require(name, value, fits, TYPE_WORDS[kind])
 
 
 def plain_kind(kind: Any) -> Any:
@@ -110,7 +110,7 @@ def plain_kind(kind: Any) -> Any:
 def check_types(config: Any) -> None:
     """The same for every field of a config that holds one plain value."""
     for field in dataclasses.fields(config):
-        if field.type in KINDS:
+        if field.type in TYPE_WORDS:
             check_type(field.name.rstrip("_"), getattr(config, field.name), field.type)
 
 

@@ -10,7 +10,7 @@ import matplotlib.style
 from matplotlib.figure import Figure
 
 from .errors import StudyError
-from .files import replacing
+from .files import writing
 
 Dash = Literal["-", "--", ":", "-."]
 Styles = Mapping[str, tuple[str, Dash]]  # method -> colour, dash
@@ -50,12 +50,8 @@ def save(figure: Figure, path: Path) -> None:
         raise StudyError(
             f"{path.name}: a picture cannot be written as {path.suffix!r}; expected {', '.join(METADATA)}."
         )
-    try:
-        path.parent.mkdir(parents=True, exist_ok=True)
-        with replacing(path) as temporary:
-            figure.savefig(temporary, format=path.suffix[1:], metadata=METADATA[path.suffix])
-    except OSError as error:
-        raise StudyError(f"{path}: cannot be written ({error.strerror}). Choose a folder you can write to.") from error
+    with writing(path) as temporary:
+        figure.savefig(temporary, format=path.suffix[1:], metadata=METADATA[path.suffix])
 
 
 def image(figure: Figure, kind: Literal["png", "svg"]) -> bytes:

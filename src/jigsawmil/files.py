@@ -75,6 +75,17 @@ def writing_to(folder: Path) -> Iterator[None]:
         raise StudyError(f"{folder}: cannot be written ({error.strerror}). Choose another place.") from error
 
 
+@contextmanager
+def writing(path: Path) -> Iterator[Path]:
+    """`replacing` in a folder that is made if need be; what cannot be written is an error that says so."""
+    try:
+        path.parent.mkdir(parents=True, exist_ok=True)
+        with replacing(path) as temporary:
+            yield temporary
+    except OSError as error:
+        raise StudyError(f"{path}: cannot be written ({error.strerror}). Choose another place.") from error
+
+
 def check_target(path: Path) -> None:
     """Refuse a file that cannot be written, before the work and not after it."""
     if path.is_dir():

@@ -8,7 +8,7 @@ from typing import TypeVar
 T = TypeVar("T")
 
 
-class Table(Mapping[str, T]):
+class Registry(Mapping[str, T]):
     """Parts of one kind by name.
 
     The files of the table's package are parts (`em_per_slide.py` holds "em-per-slide"; files that begin with an

@@ -10,7 +10,7 @@ import pytest
 
 from jigsawmil.bags.formats import BagInfo
 from jigsawmil.bags.provenance import Encoding
-from jigsawmil.cohort.audit import KINDS, Audit, Problem, audit, describe_mismatch, peek_all
+from jigsawmil.cohort.audit import PROBLEMS, Audit, Problem, audit, describe_mismatch, peek_all
 from jigsawmil.cohort.labels import LabelTable
 from jigsawmil.errors import ConfigError, FeatureError, LabelError
 
@@ -94,7 +94,7 @@ def test_all_problems_are_listed_at_once_and_by_name() -> None:
     }
     assert found["conflicting-labels"].details == ("y / x",)
     assert found["unreadable"].details == ("h.h5: truncated",)
-    assert all((problem.severity, problem.about) == KINDS[kind] for kind, problem in found.items())
+    assert all((problem.severity, problem.about) == PROBLEMS[kind] for kind, problem in found.items())
 
 
 def test_errors_are_raised_together() -> None:

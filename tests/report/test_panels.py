@@ -9,9 +9,10 @@ from matplotlib.colors import to_hex
 from matplotlib.figure import Figure
 
 from jigsawmil.drawing import own_style
-from jigsawmil.report.plots import band_figure, calibration_figure, confusion_figure, trust_figure
-from jigsawmil.report.plots.agreement import confusion
+from jigsawmil.report.plots.agreement import calibration_figure, confusion, confusion_figure
+from jigsawmil.report.plots.curves import band_figure
 from jigsawmil.report.plots.styles import method_styles
+from jigsawmil.report.plots.trust import trust_figure
 from jigsawmil.statistics.metrics import calibration_points
 from jigsawmil.study.compare import summarise
 from jigsawmil.study.predictions import pool

@@ -19,16 +19,10 @@ from jigsawmil.errors import StudyError
 from jigsawmil.maps.pictures import attention_figure, attention_maps
 from jigsawmil.maps.values import percentiles
 from jigsawmil.nn.model import METHODS
-from jigsawmil.report.plots import (
-    forest_figure,
-    forest_plot,
-    read_traces,
-    roc_figure,
-    roc_plot,
-    trace_figure,
-    trace_plot,
-)
+from jigsawmil.report.plots.curves import roc_figure, roc_plot
+from jigsawmil.report.plots.forest import forest_figure, forest_plot
 from jigsawmil.report.plots.styles import COLOURS, method_styles
+from jigsawmil.report.plots.training import read_traces, trace_figure, trace_plot
 from jigsawmil.statistics.metrics import auc
 from jigsawmil.study.compare import summarise
 

@@ -9,7 +9,7 @@ def test_heads_give_probabilities_and_their_log_likelihood() -> None:
     torch.manual_seed(0)
     z = torch.randn(7, 5)
     for head, labels in (
-        (BinaryHead(5, 2), torch.tensor([0, 1, 1, 0, 1, 0, 0])),
+        (BinaryHead(5, 1), torch.tensor([0, 1, 1, 0, 1, 0, 0])),
         (MulticlassHead(5, 4), torch.tensor([0, 3, 1, 2, 1, 0, 3])),
     ):
         p = head.probabilities(head(z))
@@ -23,7 +23,7 @@ def test_ordinal_head_is_ordered_and_learns_grades() -> None:
     z = torch.randn(400, 3, generator=g)
     grade = torch.bucketize(z[:, 0].contiguous(), torch.tensor([-1.0, -0.3, 0.3, 1.0]))  # 0..4
     torch.manual_seed(0)
-    head = OrdinalHead(3, 5)
+    head = OrdinalHead(3, 4)
     optimiser = torch.optim.Adam(head.parameters(), lr=0.1)
     for _ in range(300):
         optimiser.zero_grad()

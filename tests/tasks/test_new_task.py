@@ -30,7 +30,7 @@ class FocalTask(BinaryTask):
     headers = {"youden": "Youden's\nJ"}  # noqa: RUF012
 
     def head(self, width: int, classes: int) -> Head:
-        return FocalHead(width, classes)
+        return FocalHead(width, 1)
 
     def figures(self, y, p) -> dict[str, float]:
         called = self.decision(p)

@@ -7,7 +7,7 @@ from typing import Annotated, Any, TypeVar
 
 import typer
 
-from ..cohort.options import PATHS, TARGET, CohortOptions
+from ..cohort.options import PATH_OPTIONS, TARGET, CohortOptions
 from ..config import settings_of
 
 SlidesArgument = Annotated[list[Path], typer.Argument(help="Slides, or folders of slides.")]
@@ -43,7 +43,7 @@ def with_cohort_options(names: Iterable[str]) -> Callable[[type[T]], type[T]]:
 
     def add(cls: type[T]) -> type[T]:
         for name in names:
-            kind = Path | None if name in PATHS else COHORT[name].kind
+            kind = Path | None if name in PATH_OPTIONS else COHORT[name].kind
             flag = "--slide-mpp" if name == "mpp" else f"--{name.replace('_', '-')}"
             cls.__annotations__[name] = Annotated[kind, typer.Option(flag, help=COHORT[name].help)]
             setattr(cls, name, COHORT[name].default)

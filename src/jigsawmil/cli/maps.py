@@ -25,7 +25,7 @@ from .groups import grouped
 from .screen import console, tracked
 
 FORMER = {"token_normalize_func": lambda name: "variant" if name == "method" else name}  # --method still works
-Source = Annotated[Path, typer.Argument(metavar="MODEL_OR_RUN", help="Folder of a model, or of a run.")]
+ModelOrRun = Annotated[Path, typer.Argument(metavar="MODEL_OR_RUN", help="Folder of a model, or of a run.")]
 Variant = Annotated[str | None, typer.Option(help="Variant of a run. Default: the last of the study.")]
 CohortName = Annotated[str | None, typer.Option(help="Of a run with several cohorts: which one.")]
 Moved = Annotated[Path | None, typer.Option("--features", help="Of a run whose features were moved: their folder.")]
@@ -34,7 +34,7 @@ Moved = Annotated[Path | None, typer.Option("--features", help="Of a run whose f
 @app.command(context_settings=FORMER)
 @grouped
 def heatmap(
-    source: Source,
+    source: ModelOrRun,
     item: Annotated[
         str, typer.Argument(metavar="SLIDE_OR_FEATURES", help="A slide of the run by its id, or a feature file.")
     ],
@@ -86,7 +86,7 @@ def heatmap(
 @app.command(context_settings=FORMER)
 @grouped
 def export(
-    source: Source,
+    source: ModelOrRun,
     options: ReadingOptions,
     out: Annotated[Path, typer.Option(help="Folder for one file a slide.")],
     which: Annotated[

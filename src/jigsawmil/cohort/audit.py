@@ -20,7 +20,7 @@ Severity = Literal["error", "note"]
 About = Literal["labels", "features"]
 
 # Every kind of problem: an error stops, a note is recorded.
-KINDS: dict[str, tuple[Severity, About]] = {
+PROBLEMS: dict[str, tuple[Severity, About]] = {
     "table": ("note", "labels"),
     "no-name": ("error", "labels"),
     "no-patient": ("error", "labels"),
@@ -236,7 +236,7 @@ class _Row(NamedTuple):
 
 
 class _Teller:
-    """Collects problems; how grave each kind is stands in KINDS alone."""
+    """Collects problems; how grave each kind is stands in PROBLEMS alone."""
 
     def __init__(self, skip_missing: bool) -> None:
         self.problems: list[Problem] = []
@@ -245,7 +245,7 @@ class _Teller:
     def once(
         self, kind: str, text: str, remedy: str = "", names: Iterable[str] = (), details: Iterable[str] = ()
     ) -> None:
-        severity, about = KINDS[kind]
+        severity, about = PROBLEMS[kind]
         if self.skip_missing and kind in SKIPPABLE:
             severity = "note"
         self.problems.append(Problem(kind, severity, about, text, tuple(names), tuple(details), remedy))

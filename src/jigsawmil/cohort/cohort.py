@@ -19,7 +19,7 @@ from .audit import Audit, Entry, LeftOut, audit, peek_all
 from .labels import LabelTable, patients_of, plain_labels, read_labels, slide_name, tcga_site
 from .tables import MISSING
 
-Progress = Callable[[int, int], None]
+OnProgress = Callable[[int, int], None]
 T = TypeVar("T")
 
 
@@ -80,7 +80,7 @@ class Cohort:
         patch_size: float | None = None,
         unit: Unit | None = None,
         skip_missing: bool = False,
-        progress: Progress | None = None,
+        progress: OnProgress | None = None,
         **columns: Unpack[Columns],
     ) -> "Cohort":
         """Join a label table to a folder of features; everything that is wrong is raised together.
@@ -193,7 +193,7 @@ def check(
     patch_size: float | None = None,
     unit: Unit | None = None,
     skip_missing: bool = False,
-    progress: Progress | None = None,
+    progress: OnProgress | None = None,
     ordinal: bool = False,
     task: str | None = None,
     **columns: Unpack[Columns],

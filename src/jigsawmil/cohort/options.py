@@ -12,7 +12,7 @@ from ..config import setting
 
 READING = ("mpp", "patch_size", "unit")  # options of `read_bag`
 TARGET = ("positive", "ordinal", "task")  # what the labels mean
-PATHS = ("slide_table",)
+PATH_OPTIONS = ("slide_table",)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -49,5 +49,6 @@ class CohortOptions:
 
     def in_folder(self, folder: str | Path) -> "CohortOptions":
         """The same with its paths relative to a folder."""
-        paths: dict[str, Any] = {name: str(Path(folder) / path) for name in PATHS if (path := getattr(self, name))}
-        return replace(self, **paths)
+        given = {name: getattr(self, name) for name in PATH_OPTIONS}
+        moved: dict[str, Any] = {name: str(Path(folder) / path) for name, path in given.items() if path}
+        return replace(self, **moved)

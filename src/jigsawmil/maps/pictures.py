@@ -16,10 +16,10 @@ from ..errors import StudyError
 from ..statistics.metrics import Floats
 from .values import percentiles
 
-Map = tuple[str, Floats, Floats, float | None]  # title, coords (N, 2), attention (N,), patch_size
+AttentionMap = tuple[str, Floats, Floats, float | None]  # title, coords (N, 2), attention (N,), patch_size
 
 
-def attention_maps(items: Sequence[Map], path: str | Path) -> None:
+def attention_maps(items: Sequence[AttentionMap], path: str | Path) -> None:
     """Patches where they lie, coloured by the percentile of their attention within the slide.
 
     items: (title, coords (N, 2) of top-left corners, attention (N,), patch_size in the unit of coords; None takes the
@@ -29,7 +29,7 @@ def attention_maps(items: Sequence[Map], path: str | Path) -> None:
         save(attention_figure(items), Path(path))
 
 
-def attention_figure(items: Sequence[Map]) -> Figure:
+def attention_figure(items: Sequence[AttentionMap]) -> Figure:
     if not items:
         raise StudyError("No slide to map; expected at least one. Name slides, or run the study with attention kept.")
     for title, coords, attention, _ in items:

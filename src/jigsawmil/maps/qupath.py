@@ -12,8 +12,7 @@ from typing import Any
 import matplotlib
 import numpy as np
 
-from ..errors import StudyError
-from ..files import replacing
+from ..files import writing
 from ..tasks import get_task
 from .geometry import Squares
 from .heatmap import ATTENTION, EVIDENCE
@@ -29,13 +28,10 @@ def write_geojson(maps: PatchMaps, squares: Squares, path: Path, *, shift: tuple
 
     Example: `write_geojson(maps, level0_squares(bag), Path("slide_1.geojson"))`
     """
-    try:
-        with replacing(path) as temporary, open(temporary, "w", encoding="utf-8") as file:
-            file.write('{"type": "FeatureCollection", "features": [\n')
-            file.write(",\n".join(features(maps, squares, shift)))
-            file.write("\n]}\n")
-    except OSError as error:
-        raise StudyError(f"{path}: cannot be written ({error.strerror}). Choose another folder.") from error
+    with writing(path) as temporary, open(temporary, "w", encoding="utf-8") as file:
+        file.write('{"type": "FeatureCollection", "features": [\n')
+        file.write(",\n".join(features(maps, squares, shift)))
+        file.write("\n]}\n")
 
 
 def features(maps: PatchMaps, squares: Squares, shift: tuple[float, float] = (0.0, 0.0)) -> Iterator[str]:

@@ -5,8 +5,8 @@ from pathlib import Path
 import numpy as np
 import pandas as pd
 
-from ..errors import ConfigError, StudyError
-from ..files import replacing
+from ..errors import ConfigError
+from ..files import write_csv, writing
 from .geometry import Squares, squares_of
 from .patch_maps import PatchMaps
 from .qupath import evidence_classes
@@ -36,11 +36,7 @@ def write_maps_csv(maps: PatchMaps, squares: Squares, path: Path) -> None:
 
     Example: `write_maps_csv(maps, squares_of(bag), Path("slide_1.csv"))`
     """
-    try:
-        with replacing(path) as temporary:
-            maps_table(maps, squares).to_csv(temporary, index=False)
-    except OSError as error:
-        raise StudyError(f"{path}: cannot be written ({error.strerror}). Choose another folder.") from error
+    write_csv(maps_table(maps, squares), path)
 
 
 def write_h5ad(maps: PatchMaps, squares: Squares, path: Path, *, model: str = "") -> None:
@@ -72,11 +68,8 @@ def write_h5ad(maps: PatchMaps, squares: Squares, path: Path, *, model: str = ""
             "spatial": {slide: {"scalefactors": size, "images": {}}},
         },
     )
-    try:
-        with replacing(path) as temporary:
-            data.write_h5ad(temporary, compression="gzip")
-    except OSError as error:
-        raise StudyError(f"{path}: cannot be written ({error.strerror}). Choose another folder.") from error
+    with writing(path) as temporary:
+        data.write_h5ad(temporary, compression="gzip")
 
 
 def _names(prefix: str, count: int) -> pd.Index:

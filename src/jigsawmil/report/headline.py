@@ -31,10 +31,10 @@ def answer(summary: pd.DataFrame, comparisons: pd.DataFrame, baseline: str) -> A
     if np.isnan(areas[best]):
         return Answer("No AUC is defined: the predictions lack a class.", (), best, False)
     if len(areas) == 1:
-        return Answer(f"{best} reaches an AUC of {reached}{_chance(*bounds[best])}.", ONE, best, False)
+        return Answer(f"{best} reaches an AUC of {reached}{_chance(*bounds[best])}.", ONLY_ONE, best, False)
     told = {_pair(row): _told_by(row) for _, row in comparisons.iterrows()}
     headline, apart = _headline(best, reached, areas, baseline, told, by_chance)
-    further = [CHOSEN]
+    further = [BEST_OF_SEVERAL]
     alike = [m for m in areas.index if m not in (best, baseline) and not told.get(frozenset((best, m)))]
     if alike and any(told.values()):
         further.insert(0, f"{best} cannot be told apart from {_and(alike)}.")
@@ -43,8 +43,8 @@ def answer(summary: pd.DataFrame, comparisons: pd.DataFrame, baseline: str) -> A
     return Answer(headline, tuple(further), best, apart)
 
 
-ONE = ("It was the only method, so there is nothing to compare it with.",)
-CHOSEN = "The best of several was chosen after seeing the results, so its AUC is somewhat flattered."
+ONLY_ONE = ("It was the only method, so there is nothing to compare it with.",)
+BEST_OF_SEVERAL = "The best of several was chosen after seeing the results, so its AUC is somewhat flattered."
 
 
 def overall(answers: Mapping[str, Answer], baseline: str) -> str:

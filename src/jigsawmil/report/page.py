@@ -7,7 +7,7 @@ from re import sub
 
 from ..drawing import own_style
 from ..errors import StudyError
-from ..files import replacing
+from ..files import writing
 from ..study.run import Run, open_run
 from ..study.run_folder import RunFolder
 from .headline import overall
@@ -23,8 +23,8 @@ from .provenance import (
 )
 from .sections import CohortPart, Section, cohort_sections
 
-STYLE = Path(__file__).with_name("report.css")
-TABLES = {
+CSS = Path(__file__).with_name("report.css")
+COLUMNS_NEEDED = {
     "summary": ("variant", "folds", "auc_mean", "auc_std", "auc_oof", "slides", "patients"),
     "comparisons": ("variant_a", "variant_b", "difference", "delong_p_holm", "t_p_holm"),
     "predictions": ("variant", "seed", "fold", "slide_id", "patient_id", "label"),
@@ -42,12 +42,8 @@ def write_report(run: str | Path, out: str | Path) -> Path:
     if out.is_dir():
         raise StudyError(f"{out}: found a folder, expected a file to write. Give {RunFolder(out).report}.")
     page = report_page(_opened(Path(run)))
-    try:
-        out.parent.mkdir(parents=True, exist_ok=True)
-        with replacing(out) as temporary:
-            temporary.write_text(page, encoding="utf-8")
-    except OSError as error:
-        raise StudyError(f"{out}: cannot be written ({error.strerror}). Choose another place (--out).") from error
+    with writing(out) as temporary:
+        temporary.write_text(page, encoding="utf-8")
     return out
 
 
@@ -55,7 +51,7 @@ def _opened(path: Path) -> Run:
     """The run, or an error that names the table that is damaged or not there."""
     again = "Run the study again: finished jobs are kept, and the tables are made anew."
     run = open_run(path)
-    for name, columns in TABLES.items():
+    for name, columns in COLUMNS_NEEDED.items():
         table, file = getattr(run, name), run.files.table(name)
         if not file.is_file():
             raise StudyError(f"{file}: not there; expected the tables of a run in its folder. {again}")
@@ -134,6 +130,6 @@ def _page(title: str, body: Html) -> Html:
         tag("meta", charset="utf-8"),
         tag("meta", name="viewport", content="width=device-width, initial-scale=1"),
         tag("title", unescape(title)),
-        tag("style", Html(STYLE.read_text(encoding="utf-8"))),
+        tag("style", Html(CSS.read_text(encoding="utf-8"))),
     )
     return Html(f"<!doctype html>\n{tag('html', head, tag('body', body), lang='en')}\n")

@@ -6,10 +6,12 @@ from pathlib import Path
 import pandas as pd
 from safetensors.numpy import load_file
 
-from ..maps.pictures import Map, attention_maps
+from ..maps.pictures import AttentionMap, attention_maps
 from ..study.run_folder import JobFolder, RunFolder
 from ..tasks import task_of_table
-from .plots import forest_plot, roc_plot, trace_plot
+from .plots.curves import roc_plot
+from .plots.forest import forest_plot
+from .plots.training import trace_plot
 
 
 def write_pictures(
@@ -47,14 +49,14 @@ def write_pictures(
     return written
 
 
-def four_maps(job: JobFolder) -> list[Map]:
+def four_maps(job: JobFolder) -> list[AttentionMap]:
     """The first two test slides of each of the first two classes, with label and prediction in the title.
 
     Where rows are patients with slides by other names, the first four slides without.
     """
     table = pd.read_csv(job.predictions, dtype={"slide_id": str, "label": str}, keep_default_na=False)
     kept = load_file(job.attention)
-    maps: list[Map] = []
+    maps: list[AttentionMap] = []
     for label in sorted(table["label"].unique())[:2]:
         for row in table[table["label"] == label].head(2).to_dict("records"):
             slide = str(row["slide_id"])

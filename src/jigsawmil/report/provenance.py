@@ -10,7 +10,7 @@ from .describe import different, known_settings, method_words, study_toml, train
 from .html import Html, join, listed, paragraphs, table, tag
 from .tables import counted
 
-PHANTOM = "phantom"  # what features of artificial slides name as their encoder
+PHANTOM_ENCODER = "phantom"  # what features of artificial slides name as their encoder
 VERSIONS = ("jigsawmil", "commit", "python", "torch", "numpy", "machine", "threads")
 
 
@@ -78,7 +78,7 @@ def rerun_section(run: Run) -> Html:
 
 def phantom_section(run: Run) -> Html:
     """A warning where slides are artificial; empty where they are real."""
-    made = [name for name in run.cohorts if run.record.cohorts[name].encoder == PHANTOM]
+    made = [name for name in run.cohorts if run.record.cohorts[name].encoder == PHANTOM_ENCODER]
     if not made:
         return Html()
     words = f"{', '.join(made)}: drawn by a program (docs/phantoms.md). They are no evidence about any tissue."

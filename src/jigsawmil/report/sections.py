@@ -19,15 +19,11 @@ from .control import blind_variants, control_lines, control_table
 from .examples import SHOWN, example_cards, has_attention
 from .headline import Answer, answer, behind
 from .html import Html, figures, join, listed, paragraphs, picture, table, tag
-from .plots import (
-    band_figure,
-    calibration_figure,
-    confusion_figure,
-    forest_figure,
-    read_traces,
-    trace_figure,
-    trust_figure,
-)
+from .plots.agreement import calibration_figure, confusion_figure
+from .plots.curves import band_figure
+from .plots.forest import forest_figure
+from .plots.training import read_traces, trace_figure
+from .plots.trust import trust_figure
 from .tables import comparison_table, counted, number, summary_table
 
 CALIBRATED = ("brier", "ece", "calibration_slope", "calibration_intercept")

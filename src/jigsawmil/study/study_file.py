@@ -4,8 +4,7 @@ import tomllib
 from pathlib import Path
 from typing import Any
 
-from ..cohort import options
-from ..cohort.options import CohortOptions
+from ..cohort.options import PATH_OPTIONS, CohortOptions
 from ..config import check_type, choose, plain_kind, require, settings_of
 from ..errors import ConfigError
 from ..synthetic.standins import read_standin
@@ -46,7 +45,7 @@ def read_study(path: str | Path) -> Study:
             choose(f"{where}: key", key, (*COHORT_KEYS, "standin"))
             check_type(f"{where}: {key}", value, COHORT_KEYS[key])
         table = {
-            key: str(path.parent / value) if key in (*PATHS, *options.PATHS) else value for key, value in table.items()
+            key: str(path.parent / value) if key in (*PATHS, *PATH_OPTIONS) else value for key, value in table.items()
         }
         if "splits" in table:
             splits[name] = table.pop("splits")

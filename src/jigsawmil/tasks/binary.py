@@ -37,13 +37,10 @@ class BinaryTask(ClassTask):
     def head(self, width: int, classes: int) -> Head:
         from .heads import BinaryHead
 
-        return BinaryHead(width, classes)
+        return BinaryHead(width, 1)
 
     def columns(self, classes: Sequence[str]) -> tuple[str, ...]:
         return ("probability",)
-
-    def row(self, p: ArrayLike, classes: Sequence[str]) -> dict[str, float]:
-        return {"probability": float(np.asarray(p)[1])}
 
     def columns_in(self, frame: pd.DataFrame, classes: Sequence[str]) -> tuple[str, ...]:
         """Tables from elsewhere may have a column for each of the two classes."""
@@ -55,9 +52,6 @@ class BinaryTask(ClassTask):
 
     def column_words(self, column: str, classes: Sequence[str]) -> str:
         return f"probability of {classes[-1]}"
-
-    def table_words(self, classes: Sequence[str]) -> str:
-        return f"probability of {classes[-1]!r}"
 
     def reported(self, number: int) -> Sequence[int]:
         return (1,)

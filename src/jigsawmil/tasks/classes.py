@@ -100,7 +100,8 @@ class ClassTask(Task):
         return tuple(f"probability_{name}" for name in classes)
 
     def row(self, p: ArrayLike, classes: Sequence[str]) -> dict[str, float]:
-        return dict(zip(self.columns(classes), map(float, np.asarray(p)), strict=True))
+        told = np.asarray(p)[list(self.reported(len(classes)))]
+        return dict(zip(self.columns(classes), map(float, told), strict=True))
 
     def matrix(self, frame: pd.DataFrame, classes: Sequence[str]) -> Floats:
         return frame[list(self.columns(classes))].to_numpy(dtype=float)

@@ -10,11 +10,13 @@ from torch import Tensor, nn
 class Head(nn.Module, ABC):
     """Linear in z up to constants: the share of a patch in a logit is its share of z times `linear.weight`."""
 
-    linear: nn.Linear
+    def __init__(self, width: int, logits: int) -> None:
+        super().__init__()
+        self.linear = nn.Linear(width, logits)
 
-    @abstractmethod
     def forward(self, z: Tensor) -> Tensor:
         """(bag, width) to (bag, logit)."""
+        return self.linear(z)
 
     @abstractmethod
     def probabilities(self, logits: Tensor) -> Tensor:
@@ -28,13 +30,6 @@ class Head(nn.Module, ABC):
 class BinaryHead(Head):
     """Logistic regression: one logit, the log-odds of class 1."""
 
-    def __init__(self, hidden: int, classes: int) -> None:
-        super().__init__()
-        self.linear = nn.Linear(hidden, 1)
-
-    def forward(self, z: Tensor) -> Tensor:
-        return self.linear(z)
-
     def probabilities(self, logits: Tensor) -> Tensor:
         p = logits.sigmoid()
         return torch.cat([1 - p, p], dim=1)
@@ -46,13 +41,6 @@ class BinaryHead(Head):
 class MulticlassHead(Head):
     """Softmax regression: one logit per class."""
 
-    def __init__(self, hidden: int, classes: int) -> None:
-        super().__init__()
-        self.linear = nn.Linear(hidden, classes)
-
-    def forward(self, z: Tensor) -> Tensor:
-        return self.linear(z)
-
     def probabilities(self, logits: Tensor) -> Tensor:
         return logits.softmax(dim=1)
 
@@ -63,10 +51,9 @@ class MulticlassHead(Head):
 class OrdinalHead(Head):
     """Proportional odds: logit_c = log-odds of a grade above c, one direction with falling thresholds."""
 
-    def __init__(self, hidden: int, classes: int) -> None:
-        super().__init__()
-        self.linear = nn.Linear(hidden, 1)
-        self.steps = nn.Parameter(torch.zeros(classes - 2))  # softplus of it: the gaps between thresholds
+    def __init__(self, width: int, logits: int) -> None:
+        super().__init__(width, 1)
+        self.steps = nn.Parameter(torch.zeros(logits - 1))  # softplus of it: the gaps between thresholds
 
     def forward(self, z: Tensor) -> Tensor:
         drop = F.softplus(self.steps).cumsum(0)

@@ -36,7 +36,7 @@ class OrdinalTask(ClassTask):
     def head(self, width: int, classes: int) -> Head:
         from .heads import OrdinalHead
 
-        return OrdinalHead(width, classes)
+        return OrdinalHead(width, classes - 1)
 
     def further_figures(self, y: Integers, p: Floats) -> dict[str, float]:
         decision = self.decision(p)

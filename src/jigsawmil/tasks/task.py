@@ -154,10 +154,6 @@ class Task(ABC):
     def column_words(self, column: str, classes: Sequence[str]) -> str:
         """A column of `columns` for a person who reads one prediction."""
 
-    def table_words(self, classes: Sequence[str]) -> str:
-        """What a reader of a whole table must know about its columns; empty if their names say it."""
-        return ""
-
     # Figures
 
     @abstractmethod

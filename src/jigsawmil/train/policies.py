@@ -8,7 +8,7 @@ import math
 from typing import TYPE_CHECKING, ClassVar
 
 from ..config import choose, require
-from ..registry import Table
+from ..registry import Registry
 
 if TYPE_CHECKING:
     from .config import LambdaConfig
@@ -35,7 +35,7 @@ class Policy:
         return "epoch" if self.config.every == 1 else f"{self.config.every} epochs"
 
 
-POLICIES: Table[type[Policy]] = Table()
+POLICIES: Registry[type[Policy]] = Registry()
 
 
 class Fixed(Policy):

@@ -24,7 +24,7 @@ EDGES, EDGE_LOOKS = ("x0", "y0", "x1", "y1"), ("alpha", "width", "size")
 Two = tuple[ColumnDataSource, ColumnDataSource]
 
 
-class State(DataModel):
+class PageState(DataModel):
     """What page and server tell each other. ready: a browser has opened the page, not merely asked for it.
     patch: the chosen one, -1 for none."""
 
@@ -45,7 +45,7 @@ class Pane(DataModel):
 class Page:
     """The models that a session reads and changes; two of those that belong to a pane."""
 
-    state: State
+    state: PageState
     panes: tuple[Pane, Pane]
     sources: Two  # a row a patch
     edges: Two  # from the chosen patch to its neighbours
@@ -68,7 +68,7 @@ def make_page(document: Document, title: str, choices: dict[str, list[str]], opa
     rankings: list[Any] = [*RANKINGS]
     table, rows, mark = ColumnDataSource(), IndexFilter(indices=[]), ColumnDataSource({"x": [], "y": [], "edge": []})
     page = Page(
-        state=State(),
+        state=PageState(),
         panes=(Pane(), Pane()),
         sources=(ColumnDataSource(), ColumnDataSource()),
         edges=(_lines("edges0", *EDGE_LOOKS), _lines("edges1", *EDGE_LOOKS)),

@@ -22,7 +22,7 @@ LOOPBACK = ("127.0.0.1", "localhost")
 READERS = 3  # threads that cut tiles
 
 
-class Tiles(RequestHandler):
+class TileHandler(RequestHandler):
     """JPEG tiles: /tiles/<key>/<number of the slide>/<level>/<column>_<row>.jpg.
 
     The slide is a row of the run's table: nothing in an address is ever part of a path. The key is new in every
@@ -66,7 +66,7 @@ def make_server(
     readers = ThreadPoolExecutor(READERS, "tiles")
     tiles: tuple[str, Any, dict[str, Any]] = (
         rf"/tiles/{key}/([0-9]{{1,7}})/([0-9]{{1,2}})/([0-9]{{1,6}})_([0-9]{{1,6}})\.jpg",
-        Tiles,
+        TileHandler,
         {"library": library, "readers": readers},
     )
 

@@ -12,7 +12,7 @@ from ...tasks import sort_classes
 from ..audit import describe_mismatch
 from ..labels import listed, tcga_site
 from .book import RECIPES, Recipe
-from .rules import KINDS, Account, Count, Rule, Step, barcode, count, named, of_kind, once, primary, single
+from .rules import SAMPLE_CODES, Account, Count, Rule, Step, barcode, count, named, of_kind, once, primary, single
 from .tables import list_folder, read_camelyon, read_clinical, read_institutions, read_slide_list
 
 SEVERAL = ("remove", "keep")
@@ -68,7 +68,7 @@ def make_labels(
     chosen = RECIPES[recipe]
     chosen = replace(chosen, several=several or chosen.several)
     choose("--several", chosen.several, SEVERAL)
-    choose("--kind", kind, KINDS)
+    choose("--kind", kind, SAMPLE_CODES)
     if not chosen.tcga and (sites is not None or kind != "diagnostic"):
         raise LabelError(f"--sites and --kind read TCGA barcodes, and {recipe} has none. Leave them out.")
     lists = [(Path(slides).name, read_slide_list(slides))] if slides is not None else []

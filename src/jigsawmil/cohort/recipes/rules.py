@@ -10,7 +10,7 @@ import pandas as pd
 from ...errors import LabelError
 from ..labels import listed
 
-KINDS = {"diagnostic": ("DX",), "frozen": ("TS", "MS", "BS"), "both": ("DX", "TS", "MS", "BS")}
+SAMPLE_CODES = {"diagnostic": ("DX",), "frozen": ("TS", "MS", "BS"), "both": ("DX", "TS", "MS", "BS")}
 # Sample type and slide of a TCGA name: 01 in -01Z-, DX in -DX1; either may be absent from a shortened name.
 BARCODE = re.compile(r"TCGA-\w{2}-\w{4}(?:-(?P<sample>\d{2})[A-Z]?(?:-\d{2}-(?P<kind>DX|TS|MS|BS)\w*)?)?", re.ASCII)
 SAMPLES = {"02": "recurrence", "05": "second primary", "06": "metastasis", "11": "normal tissue"}
@@ -154,10 +154,11 @@ def of_kind(kind: str) -> Rule:
 
     def other(rows: pd.DataFrame) -> list[str]:
         kinds = [barcode(name)[1] for name in rows["slide_id"]]
-        return ["" if not k or k in KINDS[kind] else f"{'diagnostic' if k == 'DX' else 'frozen'} ({k})" for k in kinds]
+        wanted = ("", *SAMPLE_CODES[kind])
+        return ["" if k in wanted else f"{'diagnostic' if k == 'DX' else 'frozen'} ({k})" for k in kinds]
 
     names = {"both": "diagnostic or frozen slide"}
-    name = names.get(kind, f"{kind} slide ({', '.join(KINDS[kind])})")
+    name = names.get(kind, f"{kind} slide ({', '.join(SAMPLE_CODES[kind])})")
     return Rule(name, other, "slide_id", "Take the others with --kind diagnostic, frozen or both.")
 
 

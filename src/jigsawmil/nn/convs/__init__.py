@@ -6,9 +6,9 @@ instead of 1024. The activation belongs to the encoder.
 
 from typing import TYPE_CHECKING
 
-from ...registry import Table
+from ...registry import Registry
 
 if TYPE_CHECKING:
     from ..parts import Conv
 
-CONVS: "Table[type[Conv]]" = Table(__name__, __path__)
+CONVS: "Registry[type[Conv]]" = Registry(__name__, __path__)

