@@ -52,7 +52,7 @@ def write(bag: Bag, path: Path) -> None:
     path.write_text(json.dumps({"features": bag.features.tolist(), "coords": bag.coords.tolist()}))
 
 
-def test_a_new_format_is_checked_compared_and_predicted(kinds, jigsawmil, cohort, quick, tmp_path: Path) -> None:
+def test_a_new_format_goes_the_whole_way(kinds, jigsawmil, cohort, quick, tmp_path: Path) -> None:
     folder = tmp_path / "features"
     folder.mkdir()
     for file in (cohort / "features").glob("*.h5"):
@@ -69,6 +69,9 @@ def test_a_new_format_is_checked_compared_and_predicted(kinds, jigsawmil, cohort
     ran = jigsawmil("predict", tmp_path / "model", folder, "--out", tmp_path / "new.csv")
     assert ran.code == 0, ran.err
     assert len(pd.read_csv(tmp_path / "new.csv")) == 18
+    for verb in (["report", tmp_path / "run"], ["heatmap", tmp_path / "run", "0003", "--out", tmp_path / "m.png"]):
+        ran = jigsawmil(*verb)
+        assert ran.code == 0, ran.err
 
 
 def test_a_format_stands_where_it_was_asked_for(kinds) -> None:
@@ -79,17 +82,30 @@ def test_a_format_stands_where_it_was_asked_for(kinds) -> None:
     assert list(FORMATS) == ["dummy", *before]
 
 
-def test_a_new_encoder_is_listed_and_extracts(kinds, jigsawmil, tmp_path: Path) -> None:
+def test_a_new_encoder_goes_the_whole_way(kinds, jigsawmil, quick, tmp_path: Path) -> None:
     class MeanColour(torch.nn.Module):
         def forward(self, x: torch.Tensor) -> torch.Tensor:
             return x.mean(dim=(2, 3))
 
+    def ran(*words: object) -> str:
+        done = jigsawmil(*words)
+        assert done.code == 0, done.err
+        return done.out
+
     register_encoder(EncoderSpec(name="mean-colour", dim=3), lambda spec, weights, trust_code: MeanColour())
-    assert "mean-colour" in jigsawmil("encoders").out
-    assert jigsawmil("paint", "--slides", 2, "--patches", 12, "--out", tmp_path / "painted").code == 0
-    ran = jigsawmil("extract", tmp_path / "painted" / "slides", "--encoder", "mean-colour", "--out", tmp_path / "out")
-    assert ran.code == 0, ran.err
-    file, _ = tmp_path.glob("out/*/features_mean-colour/*.h5")
-    bag = read_bag(file)
+    assert "mean-colour" in ran("encoders")
+    ran("paint", "--slides", 8, "--patches", 12, "--out", tmp_path / "painted")
+    ran("extract", tmp_path / "painted" / "slides", "--encoder", "mean-colour", "--out", tmp_path / "out")
+    [folder] = tmp_path.glob("out/*/features_mean-colour")
+    bag = read_bag(sorted(folder.glob("*.h5"))[0])
     assert bag.dim == 3
     assert bag.encoder == "mean-colour"
+    given = ["--labels", tmp_path / "painted" / "labels.csv", "--features", folder, *quick]
+    ran("compare", *given, "--methods", "abmil", "--folds", 2, "--out", tmp_path / "run")
+    ran("report", tmp_path / "run")
+    assert "mean-colour" in (tmp_path / "run" / "report.html").read_text()
+    ran("train", *given, "--method", "abmil", "--out", tmp_path / "model")
+    slide = sorted((tmp_path / "painted" / "slides").glob("*.tif*"))[0]
+    ran("predict", tmp_path / "model", slide, "--out", tmp_path / "new.csv", "--heatmap", tmp_path / "maps")
+    assert len(pd.read_csv(tmp_path / "new.csv")) == 1
+    assert [path.stem for path in (tmp_path / "maps").iterdir()] == [slide.stem]
