@@ -51,16 +51,9 @@ def predict_slides(
     """
     given = [inputs] if isinstance(inputs, str | Path) else inputs
     predictor = SlidePredictor(
-        Path(model),
-        given,
-        out=Path(out),
-        heatmap=None if heatmap is None else Path(heatmap),
-        attention=None if attention is None else Path(attention),
-        device=device,
-        patch_size=patch_size,
-        unit=unit,
-        options=SlideOptions(**options),
-    )
+        Path(model), given, out=Path(out), heatmap=heatmap, attention=attention, device=device, patch_size=patch_size,
+        unit=unit, options=SlideOptions(**options),
+    )  # fmt: skip
     extracted = list(predictor.extraction.run()) if predictor.extraction else []
     for _ in predictor.run():
         pass
@@ -79,14 +72,13 @@ class SlidePredictor:
         inputs: Iterable[str | Path],
         *,
         out: Path,
-        heatmap: Path | None = None,
-        attention: Path | None = None,
+        heatmap: str | Path | None = None,
+        attention: str | Path | None = None,
         device: str = "auto",
         patch_size: float | None = None,
         unit: str | None = None,
-        options: SlideOptions | None = None,
+        options: SlideOptions,
     ) -> None:
-        options = options or SlideOptions()
         self._model, self.card = load_model(model)
         self.inputs = sort_inputs(inputs)
         slides, mpp = self.inputs.slides, options.slide_mpp
@@ -116,10 +108,10 @@ class SlidePredictor:
             probabilities = self.task.row(seen.probabilities, self.card.classes)
             self.rows.append({"slide_id": seen.name, "prediction": called, **probabilities})
             if self._attention is not None:
-                write_attention(seen, self._attention)
+                write_attention(seen, Path(self._attention))
             if self._heatmap is not None:
                 for maps in seen_maps(self._model, self.card, seen):
-                    self._draw(maps, self._heatmap)
+                    self._draw(maps, Path(self._heatmap))
             yield seen
         if self.rows:
             write_csv(pd.DataFrame(self.rows), self._out)
