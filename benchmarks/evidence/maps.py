@@ -34,7 +34,7 @@ from jigsawmil.maps.qupath import write_geojson
 from jigsawmil.nn.model import build_model
 from jigsawmil.study.cases import case_maps, cases
 from jigsawmil.study.run import open_run
-from jigsawmil.study.runner import run_study
+from jigsawmil.study.runner import cross_validate
 from jigsawmil.study.study import Study, cohort_spec
 from jigsawmil.synthetic.phantom import Phantom, make_phantom, write_phantom
 from jigsawmil.synthetic.phantom_slide import PhantomSlide
@@ -88,7 +88,7 @@ def judge(phantom: Phantom, folder: Path) -> list[dict[str, Any]]:
         variants={name: Settings.from_flat({**SHARED, **own}) for name, own in variants.items()},
     )
     print(f"{kind}: {len(phantom.slides)} slides, {', '.join(variants)} ...", flush=True)
-    summary = run_study(study, folder / "run").summary.set_index("variant")
+    summary = cross_validate(study, folder / "run").summary.set_index("variant")
     run, truth = open_run(folder / "run"), {slide.bag.slide_id: slide for slide in phantom}
     rows = []
     for variant in variants:

@@ -21,7 +21,7 @@ from rich.console import Console
 
 from jigsawmil.cli.progress import StudyProgress
 from jigsawmil.nn.model import METHODS
-from jigsawmil.study.runner import run_study
+from jigsawmil.study.runner import cross_validate
 from jigsawmil.study.study import Study, cohort_spec
 from jigsawmil.synthetic.phantom import phantom_slides, write_phantom
 from jigsawmil.synthetic.phantom_options import phantom_spec
@@ -84,7 +84,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
     options = parser.parse_args(arguments)
     study = make_study(options.work)
     with StudyProgress(Console()) as progress:
-        result = run_study(
+        result = cross_validate(
             study, options.work / "run", processes=options.processes, listen=progress, on_plan=progress.plan
         )
     if result.failed:

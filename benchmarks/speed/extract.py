@@ -29,7 +29,7 @@ from sklearn.metrics import roc_auc_score
 
 from jigsawmil.maps.patch_maps import PatchMaps, explain
 from jigsawmil.slides.encoders import encode, load_encoder
-from jigsawmil.slides.extract import ExtractSettings, extract_slide, keep_memory, read_batches
+from jigsawmil.slides.extract_one import ExtractSettings, extract_slide, keep_memory, read_batches
 from jigsawmil.slides.slide import open_slide
 from jigsawmil.slides.tiles import make_tiles
 from jigsawmil.slides.tissue import find_tissue

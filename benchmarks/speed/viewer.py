@@ -27,7 +27,7 @@ from typing import Any
 import numpy as np
 
 from jigsawmil.bags.formats import write_bag
-from jigsawmil.study.runner import run_study
+from jigsawmil.study.runner import cross_validate
 from jigsawmil.study.study import Study, cohort_spec
 from jigsawmil.train.settings import Settings
 
@@ -101,7 +101,7 @@ def make_run(folder: Path, patches: int) -> Path:
     (folder / "labels.csv").write_text("\n".join(lines) + "\n")
     spec = cohort_spec({"labels": folder / "labels.csv", "features": folder / "features"})
     settings = Settings.from_flat({"method": "graph-abmil+jigsaw", "epochs": 1, "patience": 0})
-    run_study(Study(cohorts={"cohort": spec}, variants={"graph-abmil+jigsaw": settings}, folds=2), folder / "run")
+    cross_validate(Study(cohorts={"cohort": spec}, variants={"graph-abmil+jigsaw": settings}, folds=2), folder / "run")
     write_slide(folder, BIG, patches, 0)
     return folder / "run"
 

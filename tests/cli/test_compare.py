@@ -108,7 +108,7 @@ def test_jobs_are_spread_over_the_gpus_of_this_machine(
         raise StudyError("asked")
 
     monkeypatch.setattr(torch.cuda, "device_count", lambda: 0 if on_ray else 3)
-    monkeypatch.setattr(show, "run_study", run)
+    monkeypatch.setattr(show, "cross_validate", run)
     monkeypatch.setattr(show, "ray_cluster", lambda address: nullcontext("Ray"))
     ran = compare(*given, *typed, "--out", tmp_path / "run")
     assert "Error: asked" in ran.err

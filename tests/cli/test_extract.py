@@ -20,7 +20,7 @@ from jigsawmil.bags.tile_spec import TileSpec
 from jigsawmil.cli.extract import everywhere, unusual
 from jigsawmil.cli.progress_tiles import TilesProgress, _span
 from jigsawmil.slides.encoders import ENCODERS, SPECS
-from jigsawmil.slides.extract import Extracted, ExtractSettings
+from jigsawmil.slides.extract_one import Extracted, ExtractSettings
 from jigsawmil.synthetic.painter import Plan, paint, write_slide
 
 Program = Callable[..., Any]

@@ -16,8 +16,8 @@ import pytest
 from jigsawmil.cluster import extraction as on_ray
 from jigsawmil.cluster.extraction import extract_on_ray, room
 from jigsawmil.errors import ConfigError, SlideError
-from jigsawmil.slides.extract import Extracted, ExtractSettings
-from jigsawmil.slides.extract_all import extract_here
+from jigsawmil.slides.extract_many import extract_here
+from jigsawmil.slides.extract_one import Extracted, ExtractSettings
 
 ray = pytest.importorskip("ray", reason="Ray is not installed: pip install 'jigsawmil[ray]'")
 from ray.util.scheduling_strategies import NodeAffinitySchedulingStrategy  # noqa: E402

@@ -44,7 +44,7 @@ def test_two_processes_fit_the_model_of_one(
     source, settings = spec(phantom), small("graph-abmil+jigsaw", **{"epochs": 3, **options})
     feed, everything = make(source, settings)
     one, alone = fit_split(feed, everything, settings, 3, 0)
-    two, together = fit_together(source, feed, everything, settings, 3, 2, memory_gb=1)
+    two, together = fit_together(feed, everything, settings, 3, 0, source=source, devices=2, memory_gb=1)
     for mine, theirs in zip(alone.epochs, together.epochs, strict=True):
         for name in ("mil", "jigsaw", "lambda_", "val_loss"):
             assert getattr(mine, name) == pytest.approx(getattr(theirs, name), rel=1e-5, nan_ok=True), name
@@ -58,7 +58,7 @@ def test_more_processes_than_slides_a_step_are_refused(
     source, settings = spec(phantom), small("abmil", batch_size=2)
     feed, everything = make(source, settings)
     with pytest.raises(ConfigError, match="--batch-size 3"):
-        fit_together(source, feed, everything, settings, 0, 3, memory_gb=1)
+        fit_together(feed, everything, settings, 0, 0, source=source, devices=3, memory_gb=1)
 
 
 def test_a_process_that_fails_is_told_and_does_not_leave_the_rest_waiting(
@@ -68,7 +68,7 @@ def test_a_process_that_fails_is_told_and_does_not_leave_the_rest_waiting(
     feed, everything = make(source, settings)
     (own / "labels.csv").unlink()  # the other process reads the cohort for itself
     with pytest.raises(StudyError, match=r"process 2 of 2 ended before the training did .exit code 1, see above"):
-        fit_together(source, feed, everything, settings, 0, 2, memory_gb=1)
+        fit_together(feed, everything, settings, 0, 0, source=source, devices=2, memory_gb=1)
     assert "labels.csv" in capfd.readouterr().err
 
 
@@ -90,7 +90,7 @@ def test_a_process_that_is_killed_ends_the_training_soon_and_is_named(
     if when == "at once":  # long before it could join
         threading.Thread(target=kill, daemon=True).start()
     with pytest.raises(StudyError, match=r"process 2 of 2 ended .*exit code -9, Killed.* Run the same command again"):
-        fit_together(source, feed, everything, settings, 0, 2, memory_gb=1, on_epoch=kill)
+        fit_together(feed, everything, settings, 0, 0, on_epoch=kill, source=source, devices=2, memory_gb=1)
     assert time.monotonic() - killed[0] < 8
     assert not multiprocessing.active_children()
 
@@ -106,7 +106,7 @@ def test_an_error_of_the_first_process_is_its_own(
         raise RuntimeError("no memory left on the device")
 
     with pytest.raises(RuntimeError, match="no memory left on the device"):
-        fit_together(source, feed, everything, settings, 0, 2, memory_gb=1, on_epoch=fail)
+        fit_together(feed, everything, settings, 0, 0, on_epoch=fail, source=source, devices=2, memory_gb=1)
     assert not multiprocessing.active_children()
 
 
@@ -135,7 +135,7 @@ if __name__ == "__main__":
     parallel.GRACE = 0.5
     parallel.dist.init_process_group = hang  # the other process waits in its own
     feed = Feed(cohort, None, settings.model.grid, memory_gb=1)
-    parallel.fit_together(source, feed, everything, settings, 0, 2, memory_gb=1)
+    parallel.fit_together(feed, everything, settings, 0, 0, source=source, devices=2, memory_gb=1)
 """
 
 

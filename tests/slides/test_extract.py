@@ -17,8 +17,8 @@ from jigsawmil.bags.tile_spec import TileSpec
 from jigsawmil.errors import ConfigError, SlideError
 from jigsawmil.slides.encoders import Encoder
 from jigsawmil.slides.encoders.preprocess import preprocess
-from jigsawmil.slides.extract import ExtractSettings, extract_slide, features_folder, geometry, read_batches
-from jigsawmil.slides.extract_all import extract_here
+from jigsawmil.slides.extract_many import extract_here
+from jigsawmil.slides.extract_one import ExtractSettings, extract_slide, features_folder, geometry, read_batches
 from jigsawmil.slides.slide import open_slide
 from jigsawmil.slides.tiles import make_tiles
 from jigsawmil.slides.tissue import find_tissue

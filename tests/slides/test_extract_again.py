@@ -22,10 +22,10 @@ from jigsawmil.bags.formats import read_bag
 from jigsawmil.bags.tile_spec import TileSpec
 from jigsawmil.errors import ConfigError
 from jigsawmil.files import replacing
-from jigsawmil.slides import extract, extract_all
+from jigsawmil.slides import extract_many, extract_one
 from jigsawmil.slides.encoders import Encoder, load_encoder
-from jigsawmil.slides.extract import Extracted, ExtractSettings, extract_slide, features_folder
-from jigsawmil.slides.extract_all import extract_here, write_account
+from jigsawmil.slides.extract_many import extract_here, write_account
+from jigsawmil.slides.extract_one import Extracted, ExtractSettings, extract_slide, features_folder
 from jigsawmil.synthetic.painter import Plan, paint
 
 SETTINGS = ExtractSettings(workers=1, batch=4)
@@ -33,8 +33,8 @@ WORKER = """
 import sys, time
 from pathlib import Path
 import torch
-from jigsawmil.slides.extract import ExtractSettings, features_folder
-from jigsawmil.slides.extract_all import extract_here, write_account
+from jigsawmil.slides.extract_one import ExtractSettings, features_folder
+from jigsawmil.slides.extract_many import extract_here, write_account
 torch.set_num_threads(1)
 slides, out, encoder, me = Path(sys.argv[1]), Path(sys.argv[2]), sys.argv[3], sys.argv[4]
 settings = ExtractSettings(workers=1, batch=2)
@@ -78,7 +78,7 @@ def test_what_is_done_is_known_on_storage_that_has_become_read_only(
     def refuse(*given: object) -> None:
         raise OSError(errno.EROFS, "Read-only file system")
 
-    for module in (extract, extract_all):
+    for module in (extract_one, extract_many):
         for name in ("held", "replacing"):
             monkeypatch.setattr(module, name, refuse)
     again = list(extract_here(files, out, load, settings))
@@ -272,7 +272,7 @@ def test_work_that_another_process_had_is_looked_at_again_at_the_end(
         asked.append(slide.stem)
         return Extracted(slide.stem, "elsewhere" if slide.stem == "0002" or asked == ["0001"] else "done")
 
-    monkeypatch.setattr(extract_all, "extract_slide", extract)
+    monkeypatch.setattr(extract_many, "extract_slide", extract)
     found = list(extract_here(list(slides.values()), tmp_path, {"name": str(script)}, SETTINGS))
     assert asked == ["0001", "0002", "0003", "0001", "0002"]
     assert [(one.slide, one.status) for one in found] == [("0003", "done"), ("0001", "done"), ("0002", "elsewhere")]
@@ -293,7 +293,7 @@ def test_a_full_disk_ends_the_run(
     def full(*given: object) -> None:
         raise OSError(errno.ENOSPC, "No space left on device")
 
-    monkeypatch.setattr(extract, "write_features", full)
+    monkeypatch.setattr(extract_one, "write_features", full)
     with pytest.raises(ConfigError, match=r"cannot be written \(\[Errno 28\].*What is done stays"):
         list(extract_here(list(slides.values()), tmp_path, {"name": str(script)}, SETTINGS))
 

@@ -6,9 +6,9 @@ import numpy as np
 import pytest
 
 from jigsawmil.errors import ConfigError, StudyError
-from jigsawmil.study.cases import case_bags, case_maps, case_model, cases, run_maps
+from jigsawmil.study.cases import case_bags, case_maps, cases, job_model, run_maps
 from jigsawmil.study.run import Run, open_run
-from jigsawmil.study.runner import run_study
+from jigsawmil.study.runner import cross_validate
 from jigsawmil.study.study import Study, cohort_spec
 from jigsawmil.synthetic.phantom import make_phantom, write_phantom
 from jigsawmil.train.settings import Settings
@@ -30,7 +30,7 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
             },
             folds=2,
         )
-        assert not run_study(study, home / level).failed
+        assert not cross_validate(study, home / level).failed
     return home
 
 
@@ -69,7 +69,7 @@ def test_one_slide_by_its_id(runs: dict[str, Run]) -> None:
     """By the last method of the study, unless another is named."""
     maps = run_maps(runs["slide"], "0003")
     case = next(case for case in cases(runs["slide"], "c") if case.name == "0003")
-    assert case_model(case)[1].model.method == "graph-abmil+jigsaw"
+    assert job_model(case.job.folder)[1].model.method == "graph-abmil+jigsaw"
     assert (maps.evidence == case_maps(runs["slide"], case)[0].evidence).all()
     assert maps.neighbours(0) is not None
     assert run_maps(runs["slide"], "0003", variant="abmil").neighbours(0) is None

@@ -17,7 +17,7 @@ import torch
 from jigsawmil.study import executors
 from jigsawmil.study.executors import Event, open_gpus, run_local, take_gpu
 from jigsawmil.study.plan import plan
-from jigsawmil.study.runner import run_study
+from jigsawmil.study.runner import cross_validate
 from jigsawmil.study.study import Study
 
 StudyOf = Callable[..., Study]
@@ -38,8 +38,8 @@ def slow(study_of: StudyOf, phantom: Path) -> Study:
 def test_two_processes_give_the_bytes_of_one(tmp_path: Path, phantom: Path, study_of: StudyOf) -> None:
     study = study_of(phantom, ("graph-abmil+jigsaw",), dropout=0.2, patience=1)
     events: list[Event] = []
-    parallel = run_study(study, tmp_path / "two", processes=2, listen=events.append)
-    serial = run_study(study, tmp_path / "one", processes=1)
+    parallel = cross_validate(study, tmp_path / "two", processes=2, listen=events.append)
+    serial = cross_validate(study, tmp_path / "one", processes=1)
     assert contents(tmp_path / "two") == contents(tmp_path / "one")
     assert len(contents(tmp_path / "one")) == 4
     assert parallel.predictions.equals(serial.predictions)
@@ -222,12 +222,12 @@ def test_a_run_that_was_stopped_goes_on(tmp_path: Path, phantom: Path, study_of:
             raise KeyboardInterrupt
 
     with pytest.raises(KeyboardInterrupt):
-        run_study(study, tmp_path / "run", listen=stop)
+        cross_validate(study, tmp_path / "run", listen=stop)
     before = contents(tmp_path / "run")
     assert len(before) == 4  # what is done stays
     assert not (tmp_path / "run" / "summary.csv").exists()
-    run_study(study, tmp_path / "run")
-    run_study(study, tmp_path / "undisturbed")
+    cross_validate(study, tmp_path / "run")
+    cross_validate(study, tmp_path / "undisturbed")
     after = contents(tmp_path / "run")
     assert before.items() <= after.items()
     assert after == contents(tmp_path / "undisturbed")

@@ -16,7 +16,7 @@ from jigsawmil.errors import ConfigError, LabelError, StudyError
 from jigsawmil.study import executors
 from jigsawmil.study.plan import plan
 from jigsawmil.study.run import Run
-from jigsawmil.study.runner import run_study
+from jigsawmil.study.runner import cross_validate
 from jigsawmil.study.study import Study
 
 StudyOf = Callable[..., Study]
@@ -65,7 +65,7 @@ def test_summary_and_comparisons_cover_every_method(finished: tuple[Path, Run]) 
 
 
 def test_one_method_alone_has_a_summary_and_no_pair(tmp_path: Path, phantom: Path, study_of: StudyOf) -> None:
-    result = run_study(study_of(phantom, ("abmil",)), tmp_path / "run")
+    result = cross_validate(study_of(phantom, ("abmil",)), tmp_path / "run")
     assert len(result.summary) == 1
     pairs = pd.read_csv(tmp_path / "run" / "comparisons.csv")  # a table, if an empty one
     assert len(pairs) == 0
@@ -84,7 +84,7 @@ def test_identifiers_stay_text(tmp_path: Path, own: Path, study_of: StudyOf, rel
         return table.assign(slide_id=table["slide_id"].map(names), patient_id=patients)
 
     relabel(own, rename)
-    result = run_study(study_of(own, ("abmil",)), tmp_path / "run")
+    result = cross_validate(study_of(own, ("abmil",)), tmp_path / "run")
     assert sorted(result.predictions["slide_id"]) == sorted(names.values())
     assert "null" in set(result.predictions["patient_id"])
     assert result.summary["slides"].item() == len(names)
@@ -123,7 +123,7 @@ def test_a_job_that_fails_is_told_and_the_others_finish(
 
 def test_a_method_that_diverges_does_not_spoil_the_other(tmp_path: Path, phantom: Path, small: Any, spec: Any) -> None:
     variants = {"wild": small("abmil", lr=1e30), "tame": small("abmil")}
-    result = run_study(Study(cohorts={"c": spec(phantom)}, variants=variants, folds=2), tmp_path)
+    result = cross_validate(Study(cohorts={"c": spec(phantom)}, variants=variants, folds=2), tmp_path)
     assert len(result.failed) == 2
     assert all("diverged" in why for why in result.failed.values())
     assert result.summary["variant"].tolist() == ["tame"]
@@ -142,7 +142,7 @@ def test_only_methods_that_are_whole_are_judged(
 
     monkeypatch.setattr(executors, "run_job", failing)
     study = study_of(phantom, ("abmil", "graph-mil", "graph-abmil"))
-    result = run_study(study, tmp_path)
+    result = cross_validate(study, tmp_path)
     assert result.summary["variant"].tolist() == ["graph-abmil"]
     assert len(result.comparisons) == 0
     assert result.predictions["variant"].value_counts()["graph-abmil"] == 12
@@ -151,13 +151,13 @@ def test_only_methods_that_are_whole_are_judged(
     assert "Traceback" in result.failed["c abmil seed 0 fold 0"]  # our fault, not the input's
 
     with pytest.raises(StudyError, match=r"2 of 4 jobs failed, and no method is whole.\nc abmil seed 0 fold"):
-        run_study(study_of(phantom, ("abmil", "graph-mil")), tmp_path)
+        cross_validate(study_of(phantom, ("abmil", "graph-mil")), tmp_path)
 
 
 def test_where_every_job_fails_each_reason_is_raised_once(tmp_path: Path, own: Path, study_of: StudyOf) -> None:
     slide = break_slide(own)
     with pytest.raises(StudyError, match=rf"4 of 4 jobs failed.*\nc abmil seed 0 fold 0, .*fold 1:\n.*{slide}"):
-        run_study(study_of(own), tmp_path / "run")
+        cross_validate(study_of(own), tmp_path / "run")
 
 
 # --- the control
@@ -165,7 +165,7 @@ def test_where_every_job_fails_each_reason_is_raised_once(tmp_path: Path, own: P
 
 def test_the_control_has_its_own_tables(tmp_path: Path, phantom: Path, study_of: StudyOf, ran: Ran) -> None:
     study = study_of(phantom, ("abmil", "graph-abmil"), shuffle_control=True, attention=True)
-    result = run_study(study, tmp_path)
+    result = cross_validate(study, tmp_path)
     for name in ("predictions.csv", "summary.csv", "comparisons.csv"):
         assert (tmp_path / name).is_file()
         assert (tmp_path / "control" / name).is_file()
@@ -183,7 +183,7 @@ def test_the_control_has_its_own_tables(tmp_path: Path, phantom: Path, study_of:
 
 
 def test_attention_is_kept_where_asked(tmp_path: Path, phantom: Path, study_of: StudyOf) -> None:
-    result = run_study(study_of(phantom, ("graph-abmil",), attention=True), tmp_path)
+    result = cross_validate(study_of(phantom, ("graph-abmil",), attention=True), tmp_path)
     cohort = Cohort.read(phantom / "labels.csv", phantom / "features")
     found = {}
     for path in tmp_path.glob("jobs/**/attention.safetensors"):
@@ -198,7 +198,7 @@ def test_attention_is_kept_where_asked(tmp_path: Path, phantom: Path, study_of: 
 
 
 def test_a_bag_may_be_a_patient(tmp_path: Path, phantom: Path, study_of: StudyOf) -> None:
-    result = run_study(study_of(phantom, level="patient", attention=True), tmp_path)
+    result = cross_validate(study_of(phantom, level="patient", attention=True), tmp_path)
     patients = pd.read_csv(phantom / "labels.csv", dtype=str)["patient_id"]
     for _, rows in result.predictions.groupby("variant"):
         assert sorted(rows["slide_id"]) == sorted(rows["patient_id"]) == sorted(patients.unique())
@@ -221,7 +221,7 @@ def test_a_patient_of_two_labels_is_no_bag(tmp_path: Path, own: Path, study_of: 
     other = {"normal": "tumour", "tumour": "normal"}
     relabel(own, lambda t: t.assign(label=t["label"].where(t.index != row, t["label"].map(other))))
     with pytest.raises(LabelError, match=rf"1 patients have slides of several labels: {patient}"):
-        run_study(study_of(own, level="patient"), tmp_path / "run")
+        cross_validate(study_of(own, level="patient"), tmp_path / "run")
     assert len(plan(study_of(own), tmp_path / "run")[0]) == 4  # by slide it can be done
 
 
@@ -241,7 +241,7 @@ def test_beyond_two_classes_there_is_a_column_a_class(
     number = {patient: i for i, patient in enumerate(table["patient_id"].unique())}
     relabel(own, lambda t: t.assign(label=[names[number[p] % 3] for p in t["patient_id"]]))
     cohorts = {"c": spec(own, ordinal=True if task == "ordinal" else None)}
-    result = run_study(study_of(own, cohorts=cohorts, level=level), tmp_path / "run")
+    result = cross_validate(study_of(own, cohorts=cohorts, level=level), tmp_path / "run")
     table = pd.read_csv(tmp_path / "run" / "predictions.csv", dtype=TEXT)
     columns = [f"probability_{name}" for name in names]
     assert list(table)[-4:] == [*columns, "cohort"]
@@ -259,7 +259,7 @@ def test_two_cohorts_in_one_study(
     ids = pd.read_csv(own / "labels.csv", dtype=str)["patient_id"].unique()[0]
     relabel(own, lambda t: t[t["patient_id"] != ids])  # the second one lacks a patient
     study = study_of(phantom, cohorts={"first": spec(phantom), "second": spec(own)})
-    result = run_study(study, tmp_path / "run")
+    result = cross_validate(study, tmp_path / "run")
     for table in (result.predictions, result.summary, result.comparisons):
         assert set(table["cohort"]) == {"first", "second"}
     counts = result.predictions.groupby(["cohort", "variant"]).size()

@@ -14,14 +14,14 @@ import pytest
 from jigsawmil.errors import ConfigError, FeatureError, StudyError
 from jigsawmil.study import run_folder
 from jigsawmil.study.run import Run, is_run, open_run
-from jigsawmil.study.runner import run_study
+from jigsawmil.study.runner import cross_validate
 from jigsawmil.study.study import Study
 
 
 @pytest.fixture(scope="module")
 def done(phantom: Path, study_of: Callable[..., Study], tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, Run]:
     out = tmp_path_factory.mktemp("runs") / "run"
-    return out, run_study(study_of(phantom, shuffle_control=True), out)
+    return out, cross_validate(study_of(phantom, shuffle_control=True), out)
 
 
 def test_tables_come_back_as_they_were(done: tuple[Path, Run]) -> None:
@@ -68,7 +68,7 @@ def test_a_slide_is_explained_by_the_model_that_never_saw_it(done: tuple[Path, R
 def test_a_patient_that_was_pooled_is_found_by_its_slides(
     phantom: Path, study_of: Callable[..., Study], tmp_path: Path
 ) -> None:
-    run_study(study_of(phantom, methods=("abmil",), level="patient"), tmp_path / "run")
+    cross_validate(study_of(phantom, methods=("abmil",), level="patient"), tmp_path / "run")
     run = open_run(tmp_path / "run")
     for slide_id, patient in zip(run.slides["slide_id"], run.slides["patient_id"], strict=True):
         tested = (run.job_of(slide_id).folder / "predictions.csv").read_text()
@@ -78,7 +78,7 @@ def test_a_patient_that_was_pooled_is_found_by_its_slides(
 def test_features_are_read_from_where_the_study_read_them(
     own: Path, study_of: Callable[..., Study], tmp_path: Path
 ) -> None:
-    run_study(study_of(own, methods=("abmil",)), tmp_path / "run")
+    cross_validate(study_of(own, methods=("abmil",)), tmp_path / "run")
     run = open_run(tmp_path / "run")
     slide = run.slides["slide_id"].iloc[0]
     bag = run.bag_of(slide)
@@ -146,7 +146,7 @@ OWN = re.compile(
 OTHERS = {  # words that mean something else there: a column, a key, a table, the lock of a slide
     "cli/progress.py": {"jobs"},
     "report/provenance.py": {"jobs"},
-    "slides/extract.py": {".lock"},
+    "slides/extract_one.py": {".lock"},
     "study/gather.py": {"control"},
     "study/records.py": {"jobs"},
     "study/run.py": {"control"},

@@ -18,7 +18,7 @@ from jigsawmil.errors import ConfigError, StudyError
 from jigsawmil.study.executors import Event
 from jigsawmil.study.plan import plan
 from jigsawmil.study.run import Run
-from jigsawmil.study.runner import run_study
+from jigsawmil.study.runner import cross_validate
 from jigsawmil.study.study import Study
 
 StudyOf = Callable[..., Study]
@@ -83,7 +83,7 @@ def test_a_method_added_runs_alone(done: Path, phantom: Path, study_of: StudyOf,
 
 
 def test_a_seed_added_runs_alone(tmp_path: Path, phantom: Path, study_of: StudyOf, ran: Ran) -> None:
-    run_study(study_of(phantom, ("abmil",)), tmp_path)
+    cross_validate(study_of(phantom, ("abmil",)), tmp_path)
     before, folds = job_files(tmp_path), (tmp_path / "folds.json").read_bytes()
     result, ended = ran(study_of(phantom, ("abmil",), seeds=(0, 1)), tmp_path)
     assert ended == [f"c abmil seed 1 fold {fold}" for fold in range(2)]
@@ -120,7 +120,7 @@ def test_another_setting_is_refused_and_named(
     before = job_files(done)
     other = study_of(phantom, ("abmil", "graph-abmil+jigsaw"), seeds=(0, 5), **options)
     with pytest.raises(StudyError, match=rf"holds results of other settings \({told}\).*another --out, or remove"):
-        run_study(other, done)
+        cross_validate(other, done)
     assert job_files(done) == before
 
 
@@ -131,14 +131,14 @@ def test_the_device_and_the_memory_may_change(done: Path, phantom: Path, study_o
 
 
 def test_other_labels_are_refused(tmp_path: Path, own: Path, study_of: StudyOf, relabel: Relabel) -> None:
-    run_study(study_of(own, ("abmil",)), tmp_path / "run")
+    cross_validate(study_of(own, ("abmil",)), tmp_path / "run")
     before = job_files(tmp_path / "run")
     table = pd.read_csv(own / "labels.csv", dtype=str)
     flipped = table["patient_id"] == table["patient_id"].iloc[0]
     other = {"normal": "tumour", "tumour": "normal"}
     relabel(own, lambda t: t.assign(label=t["label"].where(~flipped, t["label"].map(other))))
     with pytest.raises(StudyError, match="labels"):
-        run_study(study_of(own, ("abmil",)), tmp_path / "run")
+        cross_validate(study_of(own, ("abmil",)), tmp_path / "run")
     assert job_files(tmp_path / "run") == before
 
 
@@ -147,22 +147,22 @@ def test_other_patients_and_class_names_are_refused_by_the_jobs(
 ) -> None:
     """Also where the folds would be the same."""
     splits = {"c": str(tmp_path / "folds.json")}
-    run_study(study_of(own, ("abmil",)), tmp_path / "first")
+    cross_validate(study_of(own, ("abmil",)), tmp_path / "first")
     shutil.copy(tmp_path / "first" / "folds.json", tmp_path)
-    run_study(study_of(own, ("abmil",), splits=splits), tmp_path / "run")
+    cross_validate(study_of(own, ("abmil",), splits=splits), tmp_path / "run")
     relabel(own, lambda t: t.assign(label=t["label"].replace("tumour", "zebra")))
     with pytest.raises(StudyError, match="the cohort's slides, patients or labels were others"):
-        run_study(study_of(own, ("abmil",), splits=splits), tmp_path / "run")
+        cross_validate(study_of(own, ("abmil",), splits=splits), tmp_path / "run")
 
 
 def test_nothing_is_kept_in_memory_from_one_study_to_the_next(tmp_path: Path, own: Path, study_of: StudyOf) -> None:
     """The files may have been mended in between."""
     study = study_of(own, ("abmil",))
-    before = run_study(study, tmp_path / "one").predictions["probability"]
+    before = cross_validate(study, tmp_path / "one").predictions["probability"]
     for path in (own / "features").iterdir():
         with h5py.File(path, "a") as file:
             file["features"][...] = file["features"][...] + 1
-    after = run_study(study, tmp_path / "two").predictions["probability"]
+    after = cross_validate(study, tmp_path / "two").predictions["probability"]
     assert (before != after).all()
 
 
@@ -171,13 +171,13 @@ def test_a_damaged_job_is_named(done: Path, same: Study, text: str) -> None:
     folder = done / "jobs" / "c" / "abmil" / "seed0-fold0"
     (folder / "job.json").write_text(text)
     with pytest.raises(StudyError, match=r"seed0-fold0: job\.json is damaged .*Remove that folder"):
-        run_study(same, done)
+        cross_validate(same, done)
 
 
 def test_a_job_without_its_predictions_is_named(done: Path, same: Study) -> None:
     (done / "jobs" / "c" / "abmil" / "seed0-fold0" / "predictions.csv").unlink()
     with pytest.raises(StudyError, match=r"seed0-fold0: predictions\.csv is damaged .*Remove that folder"):
-        run_study(same, done)
+        cross_validate(same, done)
 
 
 def test_a_folder_with_files_of_no_job_is_not_overwritten(done: Path, same: Study, ran: Ran) -> None:
@@ -197,10 +197,10 @@ def test_a_second_run_into_the_same_folder_is_refused_while_the_first_is_on(
     def meanwhile(event: Event) -> None:
         if event.ended and not refused:
             with pytest.raises(StudyError, match=r"another run is writing there"):
-                run_study(study, tmp_path / "run")
+                cross_validate(study, tmp_path / "run")
             refused.append(True)
 
-    assert len(run_study(study, tmp_path / "run", listen=meanwhile).predictions) == 12
+    assert len(cross_validate(study, tmp_path / "run", listen=meanwhile).predictions) == 12
     assert refused
 
 
@@ -211,7 +211,7 @@ def test_a_place_that_cannot_be_written_is_refused(
     (tmp_path / "file").write_text("")
     out = tmp_path / "file" if where == "a file" else tmp_path / "file" / "run"
     with pytest.raises(StudyError, match=r"cannot be written .*Choose another --out"):
-        run_study(study_of(phantom), out)
+        cross_validate(study_of(phantom), out)
 
 
 # --- memory
@@ -222,7 +222,7 @@ def test_processes_share_the_memory(tmp_path: Path, phantom: Path, study_of: Stu
     assert {job.memory_gb for job in plan(study, tmp_path)[0]} == {3.0}
     assert {job.memory_gb for job in plan(study, tmp_path, processes=2)[0]} == {1.5}
     with pytest.raises(ConfigError, match="processes: found 2, expected 1 with an executor"):  # where it is a job's
-        run_study(study, tmp_path, processes=2, executor=lambda *_: None)
+        cross_validate(study, tmp_path, processes=2, executor=lambda *_: None)
 
 
 def test_methods_without_a_graph_use_the_slides_of_those_with_one(
@@ -237,9 +237,9 @@ def test_methods_without_a_graph_use_the_slides_of_those_with_one(
         return replace(cohort, read_slide=lambda slide: reads.append(slide.slide_id) or inner(slide))
 
     monkeypatch.setattr(Cohort, "read", classmethod(counting))
-    with_graph = run_study(study_of(phantom, ("abmil", "graph-mil")), tmp_path / "both").predictions
+    with_graph = cross_validate(study_of(phantom, ("abmil", "graph-mil")), tmp_path / "both").predictions
     assert sorted(reads) == sorted(set(reads))  # four jobs, each slide read once
-    alone = run_study(study_of(phantom, ("abmil",)), tmp_path / "alone").predictions
+    alone = cross_validate(study_of(phantom, ("abmil",)), tmp_path / "alone").predictions
     mine = with_graph[with_graph["variant"] == "abmil"]
     assert (mine["probability"].to_numpy() == alone["probability"].to_numpy()).all()  # the company changes nothing
 
@@ -248,7 +248,7 @@ def test_the_global_generators_are_left_alone(tmp_path: Path, phantom: Path, stu
     torch.manual_seed(1)
     np.random.seed(1)  # noqa: NPY002
     before, numbers = torch.get_rng_state(), np.random.get_state()[1].copy()  # noqa: NPY002
-    run_study(study_of(phantom, ("graph-abmil+jigsaw",), dropout=0.5), tmp_path)
+    cross_validate(study_of(phantom, ("graph-abmil+jigsaw",), dropout=0.5), tmp_path)
     assert torch.equal(torch.get_rng_state(), before)
     assert (np.random.get_state()[1] == numbers).all()  # noqa: NPY002
 
@@ -256,13 +256,13 @@ def test_the_global_generators_are_left_alone(tmp_path: Path, phantom: Path, stu
 def test_a_setting_that_an_older_run_did_not_know_had_its_default(
     phantom: Path, study_of: Callable[..., Study], tmp_path: Path
 ) -> None:
-    run_study(study_of(phantom, methods=("abmil",)), tmp_path)
+    cross_validate(study_of(phantom, methods=("abmil",)), tmp_path)
     for file in (tmp_path / "jobs").rglob("job.json"):
         values = json.loads(file.read_text())
         assert values["spec"].pop("kinds") == 0
         file.write_text(json.dumps(values))
     ran: list[Any] = []
-    run_study(study_of(phantom, methods=("abmil",)), tmp_path, listen=ran.append)
+    cross_validate(study_of(phantom, methods=("abmil",)), tmp_path, listen=ran.append)
     assert ran == []
     with pytest.raises(StudyError, match="kinds was 0, is 3"):
-        run_study(study_of(phantom, methods=("abmil",), kinds=3), tmp_path)
+        cross_validate(study_of(phantom, methods=("abmil",), kinds=3), tmp_path)

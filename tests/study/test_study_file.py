@@ -10,7 +10,7 @@ import pytest
 from jigsawmil.cohort.options import CohortOptions
 from jigsawmil.errors import ConfigError
 from jigsawmil.study.published import Published
-from jigsawmil.study.runner import run_study
+from jigsawmil.study.runner import cross_validate
 from jigsawmil.study.study import on_standins
 from jigsawmil.study.study_file import read_study
 from jigsawmil.synthetic.standins import write_standin
@@ -111,7 +111,7 @@ def test_a_study_on_standins_says_so_in_its_folder(tmp_path: Path) -> None:
     study = on_standins(read_study(write(tmp_path, text.split('[variants."k')[0] + STANDIN)), tmp_path / "standins")
     for name, standin in study.standins.items():
         write_standin(standin, tmp_path / "standins" / name)
-    result = run_study(replace(study, shuffle_control=False), tmp_path / "run")
+    result = cross_validate(replace(study, shuffle_control=False), tmp_path / "run")
     assert set(result.predictions["cohort"]) == {"phantom one", "phantom two"}
     about = json.loads((tmp_path / "run" / "study.json").read_text())
     assert about["phantom"] is True
@@ -130,7 +130,7 @@ def test_standins_that_cannot_be(tmp_path: Path) -> None:
 def test_a_study_from_a_file_runs(tmp_path: Path, own: Path) -> None:
     small = "hidden = 16\nattention_dim = 8\nepochs = 1\nk = 4\n"
     text = f'[cohorts.c]\nlabels = "own/labels.csv"\nfeatures = "own/features"\n[defaults]\n{small}[variants.abmil]\n'
-    assert len(run_study(read_study(write(tmp_path, text)), tmp_path / "run").predictions) == 12
+    assert len(cross_validate(read_study(write(tmp_path, text)), tmp_path / "run").predictions) == 12
 
 
 GOOD = '[cohorts.c]\nlabels = "l.csv"\nfeatures = "f"\n[variants.abmil]\n'

@@ -13,7 +13,7 @@ from jigsawmil.cohort.splits import Fold
 from jigsawmil.errors import JigsawmilError, SplitError, StudyError
 from jigsawmil.study.plan import plan
 from jigsawmil.study.run_folder import RunFolder
-from jigsawmil.study.runner import run_study
+from jigsawmil.study.runner import cross_validate
 from jigsawmil.study.study import Study
 from jigsawmil.train import fold as run
 
@@ -106,7 +106,7 @@ def test_the_test_fold_is_never_seen(
         return fit(model, feed, train, validation, *args, **options)
 
     monkeypatch.setattr(run, "fit", recording)
-    table = run_study(study_of(phantom, ("abmil",), patience=patience), tmp_path).predictions
+    table = cross_validate(study_of(phantom, ("abmil",), patience=patience), tmp_path).predictions
     everyone = set(table["slide_id"])
     assert len(seen) == 2
     for fold, (train, val, train_patients, val_patients) in enumerate(seen):
@@ -123,12 +123,12 @@ def test_predictions_do_not_depend_on_the_labels_of_the_test_fold(
     tmp_path: Path, own: Path, study_of: StudyOf, relabel: Relabel
 ) -> None:
     """The whole way, end to end: other labels for fold 0 leave what is predicted for fold 0 alone."""
-    before = run_study(study_of(own, ("graph-abmil+jigsaw",)), tmp_path / "one").predictions
+    before = cross_validate(study_of(own, ("graph-abmil+jigsaw",)), tmp_path / "one").predictions
     tested = before.loc[before["fold"] == 0, "slide_id"].tolist()
     other = {"normal": "tumour", "tumour": "normal"}
     relabel(own, lambda t: t.assign(label=t["label"].where(~t["slide_id"].isin(tested), t["label"].map(other))))
     splits = {"c": str(tmp_path / "one" / "folds.json")}
-    after = run_study(study_of(own, ("graph-abmil+jigsaw",), splits=splits), tmp_path / "two").predictions
+    after = cross_validate(study_of(own, ("graph-abmil+jigsaw",), splits=splits), tmp_path / "two").predictions
     one, two = (t[t["fold"] == 0].set_index("slide_id") for t in (before, after))
     assert (one["label"] != two["label"]).all()
     assert (one["probability"] == two["probability"]).all()
@@ -139,10 +139,10 @@ def test_folds_are_written_by_the_run_that_holds_the_folder(phantom: Path, tmp_p
     """Else another run that begins at the same moment has folds that are not those written down."""
     study = study_of(phantom, ("abmil",))
     with RunFolder(tmp_path).alone(), pytest.raises(StudyError, match="another run is writing there"):
-        run_study(study, tmp_path)
+        cross_validate(study, tmp_path)
     assert not list(tmp_path.glob("folds*"))
     with pytest.raises(SplitError):
-        run_study(study_of(phantom, ("abmil",), folds=99), tmp_path / "none")
+        cross_validate(study_of(phantom, ("abmil",), folds=99), tmp_path / "none")
     assert not (tmp_path / "none").exists()  # what is impossible leaves nothing
 
 

@@ -12,7 +12,7 @@ import torch
 
 from jigsawmil.bags.bag import Bag
 from jigsawmil.bags.formats import write_bag
-from jigsawmil.cohort.cohort import Cohort, Slide
+from jigsawmil.cohort.cohort import Cohort, LabelledSlide
 from jigsawmil.errors import FeatureError
 from jigsawmil.graph import GraphConfig
 from jigsawmil.nn.batch import Batch
@@ -24,7 +24,7 @@ GRAPH = GraphConfig(k=4)
 def counting(cohort: Cohort) -> tuple[Cohort, Counter[str]]:
     reads: Counter[str] = Counter()
 
-    def read(slide: Slide) -> Bag:
+    def read(slide: LabelledSlide) -> Bag:
         reads[slide.slide_id] += 1
         return cohort.read_slide(slide)
 
@@ -130,7 +130,7 @@ def test_shuffling_depends_on_the_seed_and_the_slide_alone() -> None:
 def test_a_slide_that_cannot_be_read_is_named_where_it_would_have_come(cohort: Cohort) -> None:
     bad = cohort.slides[3].slide_id
 
-    def read(slide: Slide) -> Bag:
+    def read(slide: LabelledSlide) -> Bag:
         if slide.slide_id == bad:
             raise FeatureError(f"{bad}: damaged")
         return cohort.read_slide(slide)

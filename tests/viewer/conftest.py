@@ -17,7 +17,7 @@ from PIL import Image
 from jigsawmil.bags.bag import Bag
 from jigsawmil.bags.formats import write_bag
 from jigsawmil.study.run import Run, open_run
-from jigsawmil.study.runner import run_study
+from jigsawmil.study.runner import cross_validate
 from jigsawmil.study.study import Study, cohort_spec
 from jigsawmil.synthetic.phantom import make_phantom
 from jigsawmil.train.settings import Settings
@@ -70,7 +70,7 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
     spec = cohort_spec({"labels": root / "cohort" / "labels.csv", "features": root / "cohort" / "features"})
     names = ("abmil", "graph-abmil+jigsaw")
     variants = {name: Settings.from_flat({"method": name, **SMALL}) for name in names}
-    run_study(Study(cohorts={"cohort": spec}, variants=variants, folds=2), root / "run")
+    cross_validate(Study(cohorts={"cohort": spec}, variants=variants, folds=2), root / "run")
     return root
 
 

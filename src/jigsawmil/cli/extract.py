@@ -16,8 +16,8 @@ from ..config import choose
 from ..files import writing_to
 from ..slides.encoders import SPECS, EncoderSpec, encoder_spec
 from ..slides.encoders.spec import is_file
-from ..slides.extract import PRECISIONS, Extracted, ExtractSettings, check_masks, features_folder
-from ..slides.extract_all import extract_here
+from ..slides.extract_many import extract_here
+from ..slides.extract_one import PRECISIONS, Extracted, ExtractSettings, check_masks, features_folder
 from ..train.devices import pick_device
 from .app import app
 from .arguments import Address, Device, ExecutorName, Out, Quiet, SlidesArgument

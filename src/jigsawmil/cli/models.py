@@ -1,6 +1,7 @@
 """Verbs about one model: train it, apply it."""
 
 from dataclasses import asdict, dataclass
+from functools import partial
 from pathlib import Path
 from typing import Annotated
 
@@ -68,13 +69,9 @@ def train(
     if not quiet:
         show_cohort(cohort, screen)
     memory = memory_gb / devices
-
-    def together(feed, split, settings, seed, fold, on_epoch, state):  # type: ignore[no-untyped-def]  # as `Fit`
-        shared = {"memory_gb": memory, "on_epoch": on_epoch, "state": state}
-        return fit_together(source, feed, split, settings, seed, devices, **shared)
-
+    together = partial(fit_together, source=source, devices=devices, memory_gb=memory)
+    fit = fit_split if devices == 1 else together
     with FitProgress(screen, settings.train.epochs, quiet) as progress:
-        fit = fit_split if devices == 1 else together
         history = train_model(cohort, out, settings, seed=seed, memory_gb=memory, on_epoch=progress, fit=fit)
     screen.print(f"Kept epoch {history.best} of {len(history.epochs)}. The model is in {out}.", soft_wrap=True)
 

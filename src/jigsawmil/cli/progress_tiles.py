@@ -8,7 +8,7 @@ from rich.console import Console
 from rich.markup import escape
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn
 
-from ..slides.extract import Extracted
+from ..slides.extract_one import Extracted
 
 SILENCE = 30.0  # seconds between two lines if there is no terminal
 

@@ -22,7 +22,7 @@ from ..report.tables import cohorts, comparison_table, summary_table
 from ..slides.find import find_slides
 from ..study.gather import by_reason
 from ..study.run import Run
-from ..study.runner import run_study
+from ..study.runner import cross_validate
 from ..study.study import Study
 from .options import WhereOptions
 from .progress import StudyProgress
@@ -55,7 +55,7 @@ def show_study(study: Study, target: str | Path, where: WhereOptions, quiet: boo
             screen.print(f"{words}.", highlight=False)
         progress = stack.enter_context(StudyProgress(screen, quiet))
         listen = mirror.sending(progress) if mirror else progress
-        run = run_study(
+        run = cross_validate(
             study,
             out,
             processes=where.processes(devices),

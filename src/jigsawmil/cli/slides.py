@@ -12,7 +12,7 @@ from rich.markup import escape
 from ..errors import ConfigError, SlideError
 from ..files import writing_to
 from ..slides.encoders import encoder_spec
-from ..slides.extract import ExtractSettings, check_masks, origin_of, tissue_of
+from ..slides.extract_one import ExtractSettings, check_masks, origin_of, tissue_of
 from ..slides.geojson_mask import write_geojson
 from ..slides.slide import open_slide, write_picture
 from ..slides.tiles import make_tiles, preview

@@ -7,7 +7,7 @@ import typer
 
 from ..bags.tile_spec import DEFAULT_TILES, TileSpec
 from ..slides.encoders import EncoderSpec
-from ..slides.extract import ExtractSettings
+from ..slides.extract_one import ExtractSettings
 from .arguments import Masks, NoBoundsShift, SlideMpp
 
 

@@ -18,8 +18,8 @@ import torch
 from ..config import choose
 from ..errors import ConfigError, SlideError, summarize_error
 from ..slides.encoders import encode, encoder_spec, load_encoder
-from ..slides.extract import Extracted, ExtractSettings, extract_slide, features_folder, keep_memory
-from ..slides.extract_all import write_account
+from ..slides.extract_many import write_account
+from ..slides.extract_one import Extracted, ExtractSettings, extract_slide, features_folder, keep_memory
 from .ray import PATIENCE, check_release, get_ray, release
 
 TRIES = 3  # workers that a slide may lose before it is given up

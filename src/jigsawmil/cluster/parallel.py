@@ -39,19 +39,21 @@ GRACE = 30.0  # seconds in which this process finds out by itself that another o
 
 
 def fit_together(
-    source: CohortSpec,
     feed: Feed,
     split: Fold,
     settings: Settings,
     seed: int,
-    devices: int,
-    *,
-    memory_gb: float,
+    fold: int,
     on_epoch: Callable[[Epoch], None] | None = None,
     state: Path | None = None,
+    *,
+    source: CohortSpec,
+    devices: int,
+    memory_gb: float,
 ) -> tuple[Model, Progress]:
     """`fit_split` by `devices` processes: the same model as one process gives with the same batch size, up to the
-    order of floating-point sums. feed: this process's own; memory_gb: for the prepared slides of each of the others."""
+    order of floating-point sums. feed: this process's own. source, memory_gb: from which the others read the cohort,
+    and what each of them may keep of it."""
     if settings.train.batch_size < devices:
         raise ConfigError(
             f"--devices {devices} with batches of {settings.train.batch_size}: a batch is shared out, so it needs at "
@@ -65,7 +67,7 @@ def fit_together(
     threads = max(1, torch.get_num_threads() // devices)
     with tempfile.TemporaryDirectory() as folder:
         meeting = str(Path(folder) / "meeting")
-        assigned = Assignment(source, split, settings, seed, devices, threads, kind, memory_gb, state, meeting)
+        assigned = Assignment(source, split, settings, seed, fold, devices, threads, kind, memory_gb, state, meeting)
         others, lines = [], []
         for rank in range(1, devices):
             line, theirs = context.Pipe()
@@ -83,7 +85,7 @@ def fit_together(
                         line.send(assigned)
                     team.enter_context(_joined(0, assigned))
                     own = settings.replace(device=_device(kind, 0))
-                    return fit_split(feed, split, own, seed, 0, on_epoch, state, Team(0, devices, own.train.device))
+                    return fit_split(feed, split, own, seed, fold, on_epoch, state, Team(0, devices, own.train.device))
                 except (RuntimeError, EOFError, ConnectionError) as error:  # another process left, or an error of ours
                     if watch.fell.wait(NOTICE):
                         raise StudyError(watch.words) from error
@@ -102,6 +104,7 @@ class Assignment:
     split: Fold
     settings: Settings
     seed: int
+    fold: int
     size: int
     threads: int
     kind: str
@@ -165,7 +168,7 @@ def _other(rank: int, line: Any) -> None:
             assigned.source.read(), graph, settings.model.grid, memory_gb=assigned.memory_gb, level=settings.level
         )
         team = Team(rank, assigned.size, settings.train.device)
-        fit_split(feed, assigned.split, settings, assigned.seed, 0, None, assigned.state, team)
+        fit_split(feed, assigned.split, settings, assigned.seed, assigned.fold, None, assigned.state, team)
 
 
 @contextmanager

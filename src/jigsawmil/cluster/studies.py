@@ -12,6 +12,7 @@ import uuid
 from collections import deque
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, replace
+from functools import lru_cache
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any, NamedTuple
@@ -138,15 +139,15 @@ def _drop(index: int, waiting: deque[int], running: dict[Any, int]) -> None:
     del running[ref]
 
 
-_workers: dict[str, Worker] = {}  # in a worker's process: by the token of the study that it last worked for
+@lru_cache(maxsize=1)
+def _worker(token: str) -> Worker:
+    """Of this process. token: of the study that it works for; another one needs a new worker, for files may differ."""
+    return Worker()
 
 
 def _work(job: Job, index: int, threads: int, out: str, token: str, board: Any, driver: str) -> Outcome:
     """The task, on a worker. driver: its release."""
     check_release(driver)
-    if token not in _workers:
-        _workers.clear()  # files may have changed since
-        _workers[token] = Worker()
     torch.set_num_threads(threads)
 
     told = -math.inf
@@ -161,11 +162,11 @@ def _work(job: Job, index: int, threads: int, out: str, token: str, board: Any, 
     tell(None)
     seen = RunFolder(Path(out)).token
     if seen.is_file() and seen.read_text() == token and os.access(out, os.W_OK):
-        error = None if job.done else attempt(job, tell, _workers[token])
+        error = None if job.done else attempt(job, tell, _worker(token))
         return Outcome(None if job.done else error, None)  # done by an attempt that was thought dead: as good
     with TemporaryDirectory() as scratch:
         own = replace(job, folder=Path(scratch) / job.folder.name)
-        error = attempt(own, tell, _workers[token])
+        error = attempt(own, tell, _worker(token))
         files = {} if error else {file.name: file.read_bytes() for file in own.folder.iterdir()}
         return Outcome(error, files)
 

@@ -35,7 +35,7 @@ class Columns(TypedDict, total=False):
 
 
 @dataclass(frozen=True)
-class Slide:
+class LabelledSlide:
     """label: index into the classes of the cohort. path: None for a bag in memory. site: where the slide was made."""
 
     slide_id: str
@@ -55,7 +55,7 @@ class Cohort:
     Example: `Cohort.read("labels.csv", "features/", positive="tumour")`
     """
 
-    slides: tuple[Slide, ...]
+    slides: tuple[LabelledSlide, ...]
     classes: tuple[str, ...]
     task: str  # name of it
     dim: int
@@ -65,7 +65,7 @@ class Cohort:
     encoding: Encoding | None  # how the encoder was applied, likewise
     left_out: tuple[LeftOut, ...]
     notes: tuple[str, ...]
-    read_slide: Callable[[Slide], Bag] = field(repr=False)
+    read_slide: Callable[[LabelledSlide], Bag] = field(repr=False)
 
     @classmethod
     def read(
@@ -96,7 +96,7 @@ class Cohort:
         )  # fmt: skip
         report.raise_errors()
 
-        def read(slide: Slide) -> Bag:
+        def read(slide: LabelledSlide) -> Bag:
             assert slide.path is not None
             bag = read_bag(slide.path, mpp=mpp, patch_size=patch_size, unit=unit)
             return replace(bag, slide_id=slide.slide_id)
@@ -161,7 +161,7 @@ class Cohort:
         names = get_task(self.task).stratum_names(self.classes)
         return [names[index] for index in self.strata]
 
-    def label_of(self, slide: Slide) -> str:
+    def label_of(self, slide: LabelledSlide) -> str:
         """The label as tables have it."""
         return get_task(self.task).label(slide.label, self.classes)
 
@@ -228,13 +228,13 @@ def _build(
     positive: str | None,
     ordinal: bool,
     task: str | None,
-    read: Callable[[Slide], Bag],
+    read: Callable[[LabelledSlide], Bag],
 ) -> Cohort:
     labels = [entry.label for entry in entries]
     chosen = choose_task(labels, task, ordinal)
     classes, values = chosen.targets(labels, positive)
     slides = tuple(
-        Slide(e.slide_id, e.patient_id, value, e.path, e.info.n, e.site)
+        LabelledSlide(e.slide_id, e.patient_id, value, e.path, e.info.n, e.site)
         for e, value in zip(entries, values.tolist(), strict=True)
     )
     encoder = next((entry.info.encoder for entry in entries if entry.info.encoder), None)

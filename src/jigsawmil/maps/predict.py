@@ -10,7 +10,7 @@ import pandas as pd
 from ..bags.names import slide_name
 from ..errors import ConfigError
 from ..files import check_target, write_csv, writing_to
-from ..slides.extract import Extracted, check_masks
+from ..slides.extract_one import Extracted, check_masks
 from ..slides.slide import open_slide
 from ..tasks import get_task
 from ..train.apply import apply_model

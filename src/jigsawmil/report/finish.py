@@ -6,7 +6,7 @@ from typing import Any
 from ..errors import StudyError
 from ..files import replacing
 from ..study.run import Run
-from ..study.runner import run_study as run_tables
+from ..study.runner import cross_validate
 from ..study.study import Study
 from .paper_tables import PaperForm, paper_markdown
 from .pictures import write_pictures
@@ -15,11 +15,11 @@ from .pictures import write_pictures
 def run_study(study: Study, out: str | Path, **options: Any) -> Run:
     """Run a study and write everything that `jigsawmil study` writes: tables, then pictures and the paper's table.
 
-    options: those of `jigsawmil.study.runner.run_study`, which writes the tables alone.
+    options: those of `jigsawmil.study.cross_validate`, which writes the tables alone.
 
     Example: `run_study(read_study("study.toml"), Path("run"), processes=4)`
     """
-    run = run_tables(study, out, **options)
+    run = cross_validate(study, out, **options)
     finish_run(run)
     return run
 

@@ -2,9 +2,9 @@
 
 Example:
 
-    from jigsawmil.study import open_run, read_study, run_study
+    from jigsawmil.study import cross_validate, open_run, read_study
 
-    run_study(read_study("study.toml"), "run").summary  # one row per cohort and variant
+    cross_validate(read_study("study.toml"), "run").summary  # one row per cohort and variant
     open_run("run").predictions  # out of fold
 """
 
@@ -16,13 +16,13 @@ if TYPE_CHECKING:
     from .cases import run_maps
     from .compare import compare_methods, summarise
     from .run import Run, open_run
-    from .runner import run_study
+    from .runner import cross_validate
     from .study import Study, cohort_spec
     from .study_file import read_study
 else:
     __getattr__ = attach(__name__, __file__)
 
 __all__ = [
-    "Run", "Study", "cohort_spec", "compare_methods", "open_run", "read_study", "run_maps", "run_study",
+    "Run", "Study", "cohort_spec", "compare_methods", "cross_validate", "open_run", "read_study", "run_maps",
     "summarise",
 ]  # fmt: skip

@@ -40,10 +40,6 @@ def cases(run: Run, cohort: str, *, variant: str | None = None, seed: int | None
     ]
 
 
-def case_model(case: Case) -> tuple[Model, ModelCard]:
-    return _model(case.job.folder)
-
-
 def case_bags(run: Run, case: Case, features: str | Path | None = None) -> list[Bag]:
     """features: folder to look in, where the files were moved."""
     return [run.bag_of(slide, cohort=case.job.cohort, folder=features) for slide in case.slides]
@@ -53,7 +49,7 @@ def case_maps(
     run: Run, case: Case, *, features: str | Path | None = None, device: str = "auto", neighbours: bool = True
 ) -> list[PatchMaps]:
     """Out-of-fold maps of every slide of a case."""
-    model, card = case_model(case)
+    model, card = job_model(case.job.folder)
     bags = case_bags(run, case, features)
     return explain_patient(model, card, case.name, bags, device=device, neighbours=neighbours)
 
@@ -92,6 +88,6 @@ def _groups(run: Run, cohort: str, level: str) -> list[tuple[str, tuple[str, ...
 
 
 @lru_cache(maxsize=8)
-def _model(folder: Path) -> tuple[Model, ModelCard]:
+def job_model(folder: Path) -> tuple[Model, ModelCard]:
     """Kept, for the slides of a fold share one; a finished job's folder does not change."""
     return load_model(folder)

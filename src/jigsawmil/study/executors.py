@@ -11,7 +11,7 @@ from concurrent.futures import Future, ProcessPoolExecutor, wait
 from concurrent.futures.process import BrokenProcessPool
 from contextlib import contextmanager
 from dataclasses import dataclass
-from functools import partial
+from functools import cache, partial
 from multiprocessing import resource_tracker
 from typing import Any
 
@@ -104,18 +104,17 @@ def deaf_to_interrupts() -> Iterator[None]:
 
 
 _told: Any = None  # in a process of the pool: its way to speak to its parent
-_worker: Worker  # in a process of the pool, which works for one study
 
 
 def _start_worker(threads: int, gpus: int, told: Any, started: Any) -> None:
-    global _told, _worker
+    global _told
     with started.get_lock():
         number, started.value = started.value, started.value + 1
     take_gpu(number, gpus)
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     end_with_parent()
     torch.set_num_threads(threads)
-    _told, _worker = told, Worker()
+    _told = told
 
 
 def open_gpus(devices: Iterable[str]) -> int:
@@ -142,9 +141,15 @@ def end_with_parent() -> None:
     threading.Thread(target=wait_and_end, daemon=True).start()
 
 
+@cache
+def _worker() -> Worker:
+    """Of this process of the pool, which works for one study."""
+    return Worker()
+
+
 def _work(index: int, job: Job) -> str | None:
     _told.put((index, None))
-    return attempt(job, lambda epoch: _told.put((index, epoch)), _worker)
+    return attempt(job, lambda epoch: _told.put((index, epoch)), _worker())
 
 
 def _pass_on(told: Any, jobs: Sequence[Job], listen: Listener) -> None:

@@ -84,12 +84,12 @@ class JobRecord:
     """job.json. spec: what the results depend on, see `Job.spec`. seconds: fit, predict, epochs."""
 
     name: str
-    spec: Mapping[str, Any]
+    spec: Mapping[str, Any] = field(repr=False)
     best_epoch: int | None
-    seconds: Mapping[str, float]
+    seconds: Mapping[str, float] = field(repr=False)
     variant: str
     fold: int
-    origin: Mapping[str, Any]
+    origin: Mapping[str, Any] = field(repr=False)
 
     @property
     def seed(self) -> int:

@@ -25,19 +25,16 @@ RENAMED = {"method": "variant", "method_a": "variant_a", "method_b": "variant_b"
 
 
 @dataclass(frozen=True, kw_only=True)
-class RunJob:
-    """A job that is done. settings: as in `Settings`, and seed, shuffled and the fingerprints of cohort and folds.
-    seconds: fit, predict, epochs. origin: versions and machine."""
+class RunJob(JobRecord):
+    """A job that is done."""
 
     cohort: str
-    variant: str
-    seed: int
-    fold: int
     folder: Path
-    settings: Mapping[str, Any] = field(repr=False)
-    best_epoch: int | None
-    seconds: Mapping[str, float] = field(repr=False)
-    origin: Mapping[str, Any] = field(repr=False)
+
+    @property
+    def settings(self) -> Mapping[str, Any]:
+        """As in `Settings`, and seed, shuffled and the fingerprints of cohort and folds."""
+        return self.spec
 
     @property
     def files(self) -> JobFolder:
@@ -200,18 +197,7 @@ def open_run(path: str | Path) -> Run:
 
 
 def _read_job(folder: JobFolder) -> RunJob:
-    record = JobRecord.read(folder.record)
-    return RunJob(
-        cohort=folder.path.parents[1].name,
-        variant=record.variant,
-        seed=record.seed,
-        fold=record.fold,
-        folder=folder.path,
-        settings=record.spec,
-        best_epoch=record.best_epoch,
-        seconds=record.seconds,
-        origin=record.origin,
-    )
+    return RunJob(cohort=folder.path.parents[1].name, folder=folder.path, **vars(JobRecord.read(folder.record)))
 
 
 def _table(path: Path, cohort: str) -> pd.DataFrame:

@@ -17,7 +17,7 @@ from .study import Study
 Executor = Callable[[Sequence[Job], Mapping[str, Cohort], Path, Listener], None]
 
 
-def run_study(
+def cross_validate(
     study: Study,
     out: str | Path,
     *,
@@ -26,13 +26,13 @@ def run_study(
     on_plan: Callable[[list[Job], int], None] = lambda jobs, done: None,
     executor: Executor | None = None,
 ) -> Run:
-    """Do what is missing in the folder `out`, write its tables, and open it.
+    """Run the jobs that the folder `out` lacks, write its tables, and open it; `jigsawmil.run_study` adds pictures.
 
     processes: of this machine, which share memory_gb. executor: runs the jobs elsewhere, such as
     `cluster.studies.run_on_ray`; each then has all of memory_gb. Jobs that failed are in `Run.failed`; an error is
-    raised only if no variant has all its folds. Pictures and the paper's table: `jigsawmil.report.finish_run`.
+    raised only if no variant has all its folds.
 
-    Example: `run_study(read_study("study.toml"), "run", processes=4).summary`
+    Example: `cross_validate(read_study("study.toml"), "run", processes=4).summary`
     """
     require("processes", processes, processes == 1 or executor is None, "1 with an executor, which starts its own")
     out = Path(out)

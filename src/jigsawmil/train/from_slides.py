@@ -11,8 +11,8 @@ from ..bags.tile_spec import TileSpec
 from ..errors import ConfigError, FeatureError, StudyError
 from ..slides.encoders import ENCODERS, EncoderSpec, encoder_spec
 from ..slides.encoders.spec import is_file
-from ..slides.extract import Extracted, ExtractSettings, features_folder
-from ..slides.extract_all import extract_here
+from ..slides.extract_many import extract_here
+from ..slides.extract_one import Extracted, ExtractSettings, features_folder
 from ..slides.find import find_slides
 from ..slides.slide import PICTURES, SLIDES
 from .checkpoint import ModelCard

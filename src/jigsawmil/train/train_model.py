@@ -4,7 +4,6 @@ import hashlib
 import json
 from collections.abc import Callable
 from pathlib import Path
-from typing import Protocol
 
 from ..cohort.cohort import Cohort
 from ..cohort.splits import Fold
@@ -17,20 +16,8 @@ from .fit import Epoch, Progress
 from .fold import fit_split, make_card
 from .settings import Settings
 
-
-class Fit(Protocol):
-    """`fit_split`, or the same by several processes."""
-
-    def __call__(
-        self,
-        feed: Feed,
-        split: Fold,
-        settings: Settings,
-        seed: int,
-        fold: int,
-        on_epoch: Callable[[Epoch], None] | None,
-        state: Path | None,
-    ) -> tuple[Model, Progress]: ...
+OnEpoch = Callable[[Epoch], None]
+Fit = Callable[[Feed, Fold, Settings, int, int, OnEpoch | None, Path | None], tuple[Model, Progress]]  # as `fit_split`
 
 
 def train_model(
@@ -40,7 +27,7 @@ def train_model(
     *,
     seed: int = 0,
     memory_gb: float = 4.0,
-    on_epoch: Callable[[Epoch], None] | None = None,
+    on_epoch: OnEpoch | None = None,
     fit: Fit = fit_split,
 ) -> Progress:
     """Train on all slides of a cohort and write the model to a folder; interrupted, it resumes when run again.

@@ -13,7 +13,7 @@ import pandas as pd
 from ..bags.tile_spec import TileSpec
 from ..files import held, replacing
 from .encoders import encoder_spec, load_encoder
-from .extract import NO_TISSUE, Extracted, ExtractSettings, check_masks, extract_slide, features_folder, keep_memory
+from .extract_one import NO_TISSUE, Extracted, ExtractSettings, check_masks, extract_slide, features_folder, keep_memory
 from .find import find_slides
 
 COLUMNS = ("slide", "status", "tiles", "tissue_mm2", "seconds", "error")
