@@ -31,7 +31,7 @@ Masks = Annotated[
     Path | None, typer.Option(help="Your own outlines of the tissue: a folder of SLIDE.geojson files, or one file.")
 ]
 NoBoundsShift = Annotated[
-    bool, typer.Option("--no-bounds-shift", help="GeoJSON of viewers that do not crop to the OpenSlide bounds.")
+    bool, typer.Option("--no-bounds-shift", help="GeoJSON for viewers that do not crop to the OpenSlide bounds.")
 ]
 
 
@@ -75,4 +75,4 @@ class ReadingOptions:
 
     @property
     def reading(self) -> dict[str, Any]:
-        return {"mpp": self.mpp, "patch_size": self.patch_size, "unit": self.unit}
+        return asdict(self)

@@ -20,7 +20,7 @@ from ..study.trust import case_curves, chosen_cases, write_trust
 from ..train.config import TrainConfig
 from ..train.devices import pick_device
 from .app import app
-from .arguments import Device, Quiet, ReadingOptions
+from .arguments import Device, NoBoundsShift, Quiet, ReadingOptions
 from .groups import grouped
 from .screen import console, tracked
 
@@ -99,9 +99,7 @@ def export(
     slides: Annotated[
         Path | None, typer.Option(help="Folder of the slides, for their OpenSlide bounds and mpp.")
     ] = None,
-    no_bounds_shift: Annotated[
-        bool, typer.Option("--no-bounds-shift", help="GeoJSON for viewers that do not crop to the OpenSlide bounds.")
-    ] = False,
+    no_bounds_shift: NoBoundsShift = False,
     features: Moved = None,
     device: Device = TrainConfig.device,
     quiet: Quiet = False,
