@@ -67,6 +67,16 @@ def test_every_public_function_has_an_example_that_calls_it(name: str) -> None:
 
 
 @pytest.mark.parametrize("name", PUBLIC)
+def test_what_takes_a_path_also_takes_its_text(name: str) -> None:
+    package = importlib.import_module(name)
+    for each in filter(inspect.isfunction, (getattr(package, each) for each in package.__all__)):
+        for key, hint in inspect.get_annotations(each).items():
+            said = re.sub(r"Callable\[.*", "", str(hint))  # what a function of the caller's gets is its own affair
+            if "Path" in said and key != "return":
+                assert "str" in said, f"{name}.{each.__name__}: {key} is {hint}"
+
+
+@pytest.mark.parametrize("name", PUBLIC)
 def test_names_differ_from_modules_which_python_would_find_first(name: str) -> None:
     package = importlib.import_module(name)
     folder = Path(str(package.__file__)).parent

@@ -59,7 +59,7 @@ VALUES = [
     (["--set", "dropout=1"], ["dropout", "found 1", "[0, 1)"]),
     (["--set", "sigma=large"], ["sigma", "'large'", "max-knn"]),
     (["--set", "graph=delaunay"], ["graph", "'delaunay'", "knn, radius"]),
-    (["--set", "k=3"], ["--set k", "an option of its own"]),
+    (["--set", "k=3"], ["--set k", "an option of its own. Use --k,"]),
     (["--set", "lambda=3"], ["--set lambda", "an option of its own"]),
     (["--set", "method=abmil"], ["--set method", "an option of its own"]),
     (["--k", "0"], ["k: found 0", "at least 1"]),

@@ -249,3 +249,17 @@ def test_processes_are_spread_over_the_gpus(monkeypatch: pytest.MonkeyPatch) -> 
         for number in range(4):
             take_gpu(number, gpus)
         assert taken == expected
+
+
+def test_a_script_without_a_main_guard_is_told_what_is_missing(tmp_path: Path, phantom: Path) -> None:
+    file, script = tmp_path / "study.toml", tmp_path / "script.py"
+    cohort = f"labels = {str(phantom / 'labels.csv')!r}\nfeatures = {str(phantom / 'features')!r}"
+    file.write_text(f"folds = 2\n[cohorts.c]\n{cohort}\n[variants.abmil]\nepochs = 1\n")
+    script.write_text(
+        "from jigsawmil import read_study, run_study\n"
+        f"run_study(read_study({str(file)!r}), {str(tmp_path / 'run')!r}, processes=2)\n"
+    )
+    ended = subprocess.run([sys.executable, script], capture_output=True, text=True, timeout=120)
+    assert ended.returncode == 1
+    assert "no worker process could start; its own message stands above. Each" in ended.stderr
+    assert 'below `if __name__ == "__main__":`' in ended.stderr

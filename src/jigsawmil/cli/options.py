@@ -107,7 +107,9 @@ class MethodOptions:
         own = {name.rstrip("_") for name in (*values, "method")}
         for key in more:
             if key in own:  # two ways to say one thing can contradict each other
-                raise ConfigError(f"--set {key}: this setting has an option of its own, see --help. Use that one.")
+                raise ConfigError(
+                    f"--set {key}: this setting has an option of its own. Use --{key.replace('_', '-')}, see --help."
+                )
             choose("--set", key, [s.name for s in settings_of(Settings) if s.name.rstrip("_") not in own])
         where.check_device(values["device"])  # before anything is read
         return Settings.from_flat({**values, **more, "method": method})

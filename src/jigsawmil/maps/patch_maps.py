@@ -3,7 +3,6 @@ it, and which neighbours it looks at."""
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -17,7 +16,7 @@ from ..nn.batch import Batch
 from ..nn.encoder import GraphEncoder
 from ..nn.model import Model
 from ..tasks import get_task
-from ..train.apply import apply_groups, apply_model
+from ..train.apply import Item, apply_groups, apply_model
 from ..train.checkpoint import ModelCard
 from ..train.devices import autocast
 from ..train.infer import Seen
@@ -118,7 +117,7 @@ class PatchMaps:
 def explain(
     model: Model,
     card: ModelCard,
-    bags: Bag | Path | str | Sequence[Bag | Path],
+    bags: Item | Sequence[Item],
     *,
     device: str = "auto",
     neighbours: bool = True,
@@ -128,15 +127,14 @@ def explain(
 
     Example: `[maps] = explain(model, card, bag)`
     """
-    items = [bags] if isinstance(bags, Bag | Path | str) else bags
-    paths = [Path(item) if isinstance(item, str) else item for item in items]
-    return list(explain_each(model, card, paths, device=device, neighbours=neighbours, **reading))
+    items = [bags] if isinstance(bags, Item) else bags
+    return list(explain_each(model, card, items, device=device, neighbours=neighbours, **reading))
 
 
 def explain_each(
     model: Model,
     card: ModelCard,
-    bags: Sequence[Bag | Path],
+    bags: Sequence[Item],
     *,
     device: str = "auto",
     neighbours: bool = True,

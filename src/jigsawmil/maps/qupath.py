@@ -22,13 +22,15 @@ from .values import colour_limit, percentiles
 FOR, AGAINST = [178, 24, 43], [33, 102, 172]  # the ends of the evidence's colours
 
 
-def write_geojson(maps: PatchMaps, squares: Squares, path: Path, *, shift: tuple[float, float] = (0.0, 0.0)) -> None:
+def write_geojson(
+    maps: PatchMaps, squares: Squares, path: str | Path, *, shift: tuple[float, float] = (0.0, 0.0)
+) -> None:
     """squares: the patches in level-0 pixels. shift: subtracted from them; the OpenSlide bounds, to which QuPath crops
     MRXS and some others.
 
-    Example: `write_geojson(maps, level0_squares(bag), Path("slide_1.geojson"))`
+    Example: `write_geojson(maps, level0_squares(bag), "slide_1.geojson")`
     """
-    with writing(path) as temporary, open(temporary, "w", encoding="utf-8") as file:
+    with writing(Path(path)) as temporary, open(temporary, "w", encoding="utf-8") as file:
         file.write('{"type": "FeatureCollection", "features": [\n')
         file.write(",\n".join(features(maps, squares, shift)))
         file.write("\n]}\n")

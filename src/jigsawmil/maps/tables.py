@@ -31,19 +31,19 @@ def maps_table(maps: PatchMaps, squares: Squares) -> pd.DataFrame:
     return table
 
 
-def write_maps_csv(maps: PatchMaps, squares: Squares, path: Path) -> None:
+def write_maps_csv(maps: PatchMaps, squares: Squares, path: str | Path) -> None:
     """Write `maps_table` as CSV, whole or not at all.
 
-    Example: `write_maps_csv(maps, squares_of(bag), Path("slide_1.csv"))`
+    Example: `write_maps_csv(maps, squares_of(bag), "slide_1.csv")`
     """
-    write_csv(maps_table(maps, squares), path)
+    write_csv(maps_table(maps, squares), Path(path))
 
 
-def write_h5ad(maps: PatchMaps, squares: Squares, path: Path, *, model: str = "") -> None:
+def write_h5ad(maps: PatchMaps, squares: Squares, path: str | Path, *, model: str = "") -> None:
     """X: the features, so that clustering and embedding work on them at once. obs: the maps. obsm["spatial"]: centres.
     uns: slide, model (in words), classes and probabilities, and the patch edge where squidpy looks for a spot's size.
 
-    Example: `write_h5ad(maps, squares_of(bag), Path("slide_1.h5ad"))`
+    Example: `write_h5ad(maps, squares_of(bag), "slide_1.h5ad")`
     """
     try:
         from anndata import AnnData
@@ -68,7 +68,7 @@ def write_h5ad(maps: PatchMaps, squares: Squares, path: Path, *, model: str = ""
             "spatial": {slide: {"scalefactors": size, "images": {}}},
         },
     )
-    with writing(path) as temporary:
+    with writing(Path(path)) as temporary:
         data.write_h5ad(temporary, compression="gzip")
 
 

@@ -24,7 +24,7 @@ def extract_slides(
     out: str | Path,
     encoder: str = "efficientnet-lite0",
     *,
-    weights: Path | None = None,
+    weights: str | Path | None = None,
     trust_code: bool = False,
     settings: ExtractSettings | None = None,
 ) -> list[Extracted]:
@@ -38,7 +38,7 @@ def extract_slides(
     spec = encoder_spec(encoder)
     settings = settings or ExtractSettings(tiles=TileSpec(patch=spec.patch, mpp=spec.mpp))
     given = [slides] if isinstance(slides, str | Path) else slides
-    files = find_slides(map(Path, given)).files
+    files = find_slides(given).files
     check_masks(settings.masks, files)
     load = {"name": encoder, "weights": weights, "trust_code": trust_code}
     return list(extract_here(files, Path(out), load, settings))

@@ -101,16 +101,17 @@ def features_folder(out: Path, encoder: str, settings: ExtractSettings) -> Path:
 
 
 def extract_slide(
-    path: Path,
-    out: Path,
+    path: str | Path,
+    out: str | Path,
     encoder: Encoder,
     settings: ExtractSettings,
     on_tiles: OnTiles = lambda done, total: None,
 ) -> Extracted:
     """Features of one slide, whole or not at all. What fails is returned, not raised: other slides go on.
 
-    Example: `extract_slide(Path("a.svs"), Path("out"), load_encoder("uni"), ExtractSettings()).status`
+    Example: `extract_slide("a.svs", "out", load_encoder("uni"), ExtractSettings()).status`
     """
+    path, out = Path(path), Path(out)
     folder = features_folder(out, encoder.spec.name, settings)
     target = folder / f"{path.stem}.h5"
     started = time.perf_counter()

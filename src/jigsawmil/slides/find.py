@@ -17,17 +17,17 @@ class SlideFiles(NamedTuple):
     left_out: list[Path]
 
 
-def find_slides(paths: Iterable[Path]) -> SlideFiles:
+def find_slides(paths: Iterable[str | Path]) -> SlideFiles:
     """Slide files: those named, and those that lie in the folders named. Two of one name are refused.
 
     In a folder, pictures beside slides are labels and thumbnails; and a DICOM slide is many files, any of which opens
     all of it, so one of them has to be named.
 
-    Example: `find_slides([Path("slides/")]).files`
+    Example: `find_slides(["slides/"]).files`
     """
     found: dict[str, Path] = {}
     left_out: list[Path] = []
-    for path in paths:
+    for path in map(Path, paths):
         if not path.exists():
             raise SlideError(f"{path}: no such file or folder; expected slides, or a folder of them.")
         inside = sorted(file for file in path.iterdir() if _is_slide(file)) if path.is_dir() else [path]

@@ -65,7 +65,7 @@ def run_local(jobs: Sequence[Job], processes: int, listen: Listener) -> None:
             done, _ = wait(running, timeout=0.2)
             _pass_on(told, jobs, listen)
             for future in done:
-                listen(Event(running.pop(future), error=_outcome(future)))
+                listen(Event(running.pop(future), error=_outcome(future, bool(started.value))))
     except BaseException:
         for child in set(multiprocessing.active_children()).difference(others):
             child.terminate()
@@ -161,10 +161,16 @@ def _pass_on(told: Any, jobs: Sequence[Job], listen: Listener) -> None:
         listen(Event(jobs[index], epoch, begun=True))
 
 
-def _outcome(future: Future[str | None]) -> str | None:
+def _outcome(future: Future[str | None], started: bool) -> str | None:
+    """started: whether any worker has got as far as taking jobs; if not, it died while it read the caller's script."""
     try:
         return future.result()
     except BrokenProcessPool:
+        if not started:
+            return (
+                "no worker process could start; its own message stands above. Each of them reads the script that "
+                'started it: call this below `if __name__ == "__main__":`, or in one process.'
+            )
         return (
             "a worker process was killed (out of memory?). Run the same command again, perhaps with fewer processes "
             "or less memory_gb: it does what is missing."

@@ -28,9 +28,9 @@ def cross_validate(
 ) -> Run:
     """Run the jobs that the folder `out` lacks, write its tables, and open it; `jigsawmil.run_study` adds pictures.
 
-    processes: of this machine, which share memory_gb. executor: runs the jobs elsewhere, such as
-    `cluster.studies.run_on_ray`; each then has all of memory_gb. Jobs that failed are in `Run.failed`; an error is
-    raised only if no variant has all its folds.
+    processes: of this machine, which share memory_gb; with several of them a script has to call this below
+    `if __name__ == "__main__":`. executor: runs the jobs elsewhere, such as `cluster.studies.run_on_ray`; each then has
+    all of memory_gb. Jobs that failed are in `Run.failed`; an error is raised only if no variant has all its folds.
 
     Example: `cross_validate(read_study("study.toml"), "run", processes=4).summary`
     """

@@ -29,7 +29,7 @@ class PlannedSlide:
 
 
 def paint_cohort(
-    out: Path,
+    out: str | Path,
     slides: int = 20,
     kind: str = "composition",
     *,
@@ -41,13 +41,13 @@ def paint_cohort(
     """Paint a cohort whose label is known. kind: what the label says, composition or arrangement. patches: median
     number of tiles per slide. artefacts: as in `write_painted`. follow: sees the slides as they are painted.
 
-    Example: `paint_cohort(Path("painted"), 20)`
+    Example: `paint_cohort("painted", 20)`
     """
     choose("--kind", kind, ("composition", "arrangement"))
     # compartments of 5 tiles, for a slide is about 12 across; the features of the phantom are not used
     spec = phantom_spec(kind, slides=slides, seed=seed, patches=patches, spread=0.15, clump=5, dim=16)
-    with writing_to(out):
-        return write_painted(follow(plans(spec)), out, seed=seed, artefacts=artefacts)
+    with writing_to(Path(out)):
+        return write_painted(follow(plans(spec)), Path(out), seed=seed, artefacts=artefacts)
 
 
 def plans(spec: PhantomSpec) -> Iterator[PlannedSlide]:

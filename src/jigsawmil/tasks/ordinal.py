@@ -28,7 +28,7 @@ class OrdinalTask(ClassTask):
         if words or len(classes) < self.fewest or positive is not None:
             raise LabelError(
                 f"The labels are {quoted(classes)}{f', positive={positive!r}' if positive else ''}; "
-                "ordinal needs three or more grades that are whole numbers, and none of them positive. "
+                "ordinal needs three or more grades that are whole numbers, and no class called positive. "
                 "Leave ordinal out, or write the grades as numbers."
             )
         return classes

@@ -18,7 +18,7 @@ from .checkpoint import ModelCard
 from .devices import pick_device
 from .infer import Prepared, Seen, run_model
 
-Item = Bag | Path  # a slide in memory, or its feature file
+Item = Bag | str | Path  # a slide in memory, or its feature file
 
 
 def apply_model(
@@ -28,12 +28,12 @@ def apply_model(
 
     What does not fit is refused before the first prediction. reading: options of `read_bag`.
 
-    Example: `[seen.name for seen in apply_model(*load_model("model"), [Path("a.h5")])]`
+    Example: `[seen.name for seen in apply_model(*load_model("model"), ["a.h5"])]`
     """
     pick_device(device)
     for item in bags:
         check_fits(item if isinstance(item, Bag) else peek_bag(item, **reading), card)
-    names = [item.slide_id if isinstance(item, Bag) else slide_name(item.name) for item in bags]
+    names = [item.slide_id if isinstance(item, Bag) else slide_name(Path(item).name) for item in bags]
     groups = [(name, [bags[row] for row in rows]) for name, rows in group_slides(names, card.level)]
     yield from apply_groups(model, card, groups, device=device, **reading)
 
@@ -58,7 +58,7 @@ def _prepare(card: ModelCard, reading: dict[str, Any], group: tuple[str, Sequenc
 def _read(item: Item, reading: dict[str, Any]) -> Bag:
     if isinstance(item, Bag):
         return item
-    return dataclasses.replace(read_bag(item, **reading), slide_id=slide_name(item.name))  # as a cohort names it
+    return dataclasses.replace(read_bag(item, **reading), slide_id=slide_name(Path(item).name))  # as a cohort names it
 
 
 def check_fits(bag: Bag | BagInfo, card: ModelCard) -> None:

@@ -43,11 +43,12 @@ class ModelCard:
         return str((self.training or {}).get("settings", {}).get("precision", "float32"))
 
 
-def save_model(folder: Path, model: Model, card: ModelCard) -> None:
+def save_model(folder: str | Path, model: Model, card: ModelCard) -> None:
     """Write the two files into a folder, which is made; each appears whole.
 
-    Example: `save_model(Path("model"), model, card)`
+    Example: `save_model("model", model, card)`
     """
+    folder = Path(folder)
     folder.mkdir(parents=True, exist_ok=True)
     weights = {name: value.detach().cpu().contiguous() for name, value in model.state_dict().items()}
     with replacing(folder / WEIGHTS) as temporary:

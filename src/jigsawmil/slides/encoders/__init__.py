@@ -34,7 +34,7 @@ def encoder_spec(name: str) -> EncoderSpec:
 def load_encoder(
     name: str,
     *,
-    weights: Path | None = None,
+    weights: str | Path | None = None,
     trust_code: bool = False,
     device: "torch.device | str" = "cpu",
     mark: str | None = None,
@@ -42,9 +42,9 @@ def load_encoder(
     """An encoder by name, or by the path of a TorchScript or ONNX file. weights: a local file or folder in place of the
     hub. trust_code: allow models whose loading runs code of their repository. mark: of the one that it has to be.
 
-    Example: `load_encoder("uni", weights=Path("copy-of-UNI"))`
+    Example: `load_encoder("uni", weights="copy-of-UNI")`
     """
-    spec, model = _load(name, weights, trust_code)
+    spec, model = _load(name, None if weights is None else Path(weights), trust_code)
     wants = (spec.size, spec.resize, spec.interpolation, spec.mean, spec.std, spec.tokens, spec.registers)
     own = _file_mark(name) if spec.source == "file" else weights_mark(model)
     found = digest(own.encode(), repr(wants).encode())
