@@ -44,7 +44,9 @@ def answer(summary: pd.DataFrame, comparisons: pd.DataFrame, baseline: str) -> A
 
 
 ONLY_ONE = ("It was the only method, so there is nothing to compare it with.",)
-BEST_OF_SEVERAL = "The best of several was chosen after seeing the results, so its AUC is somewhat flattered."
+BEST_OF_SEVERAL = (
+    "The best of several was chosen after seeing the results, so its AUC is biased upwards by this choice."
+)
 
 
 def overall(answers: Mapping[str, Answer], baseline: str) -> str:
