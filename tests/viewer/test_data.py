@@ -96,7 +96,7 @@ def test_a_model_of_patients_sees_all_slides_of_the_patient(library: Library) ->
 def by_patient(run: Run) -> Run:
     """As if the study had pooled patients."""
     patients = run.slides.set_index("slide_id")["patient_id"]
-    jobs = tuple(dataclasses.replace(job, settings={**job.settings, "level": "patient"}) for job in run.jobs)
+    jobs = tuple(dataclasses.replace(job, spec={**job.spec, "level": "patient"}) for job in run.jobs)
     table = run.predictions.assign(slide_id=run.predictions["slide_id"].map(patients))
     return dataclasses.replace(run, jobs=jobs, predictions=table)
 

@@ -107,7 +107,7 @@ def test_cohorts_and_seeds_are_chosen_apart(run: Run) -> None:
     names = ["one"] * half + ["two"] * (len(run.slides) - half)
     of = dict(zip(run.slides["slide_id"], names, strict=True))
     again = pd.concat([run.predictions, run.predictions.assign(seed=1, probability=1 - run.predictions["probability"])])
-    jobs = tuple(dataclasses.replace(job, seed=seed) for job in run.jobs for seed in (0, 1))
+    jobs = tuple(dataclasses.replace(job, spec={**job.spec, "seed": seed}) for job in run.jobs for seed in (0, 1))
     both = dataclasses.replace(
         run,
         record=dataclasses.replace(run.record, cohorts=dict.fromkeys(("one", "two"), run.record.cohorts["cohort"])),
