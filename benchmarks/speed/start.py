@@ -40,6 +40,8 @@ def main() -> None:
             "jigsawmil check --nope": seconds(PROGRAM, "check", "--nope"),
             "jigsawmil check (20 slides)": seconds(PROGRAM, "check", *given),
             "jigsawmil compare --help": seconds(PROGRAM, "compare", "--help"),
+            "jigsawmil compare --nope": seconds(PROGRAM, "compare", "--nope"),
+            "jigsawmil train --help": seconds(PROGRAM, "train", "--help"),
         }
     RESULT.write_text(json.dumps({"repeats": REPEATS, "seconds": found}, indent=2) + "\n", encoding="utf-8")
     print("\n".join(f"{taken:7.3f} s  {name}" for name, taken in found.items()))

@@ -38,4 +38,6 @@ def summarize_error(error: Exception | str) -> str:
     """What a library says, on one line: its first two lines, and its last, which tells what happened."""
     lines = COLOURS.sub("", str(error)).splitlines()
     lines = [line.strip() for line in lines if line.strip() and not line.startswith(STACK)]
-    return " ".join(dict.fromkeys(line[:300] for line in [*lines[:2], *lines[-1:]])).rstrip(":. ") or type(error).__name__
+    return (
+        " ".join(dict.fromkeys(line[:300] for line in [*lines[:2], *lines[-1:]])).rstrip(":. ") or type(error).__name__
+    )

@@ -3,18 +3,18 @@
 import tomllib
 from collections.abc import Iterable
 from dataclasses import asdict, dataclass
-from typing import Annotated, Any, TypeVar
+from typing import TYPE_CHECKING, Annotated, Any, TypeVar
 
 import typer
 
 from ..cohort.options import TARGET
 from ..config import choose, settings_of
 from ..errors import ConfigError
-from ..study.executors import open_gpus
-from ..study.study import CohortSpec, cohort_spec
-from ..train.devices import pick_device, read_device
 from ..train.settings import Settings
 from .arguments import Address, ExecutorName, TableOptions, with_cohort_options
+
+if TYPE_CHECKING:
+    from ..study.study import CohortSpec
 
 
 @dataclass(frozen=True)
@@ -45,10 +45,14 @@ class WhereOptions:
 
     def processes(self, devices: Iterable[str]) -> int:
         """Of this machine: as many as asked for, or one for each GPU that the jobs' devices leave open."""
+        from ..study.executors import open_gpus
+
         return self.jobs or (max(1, open_gpus(devices)) if self.executor == "local" else 1)
 
     def check_device(self, name: str) -> None:
         """Refuse a device that jobs cannot have, before anything is read. What a Ray worker has, only it knows."""
+        from ..train.devices import pick_device, read_device
+
         if self.executor == "local":
             pick_device(name)
         elif (device := read_device(name)).type == "cuda" and device.index is not None:
@@ -66,7 +70,9 @@ HERE = WhereOptions()
 class TargetOptions:
     """What the labels mean."""
 
-    def source(self, table: TableOptions) -> CohortSpec:
+    def source(self, table: TableOptions) -> "CohortSpec":
+        from ..study.study import cohort_spec
+
         target = {key: value for key, value in asdict(self).items() if value}
         return cohort_spec({**table.given(), **target})
 

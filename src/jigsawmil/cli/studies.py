@@ -1,28 +1,27 @@
-"""Verbs that cross-validate: the demo, a comparison, a study file."""
+"""Verbs that cross-validate: the demo, a comparison, a study file.
+
+What computes is imported when a verb runs: its --help and its wrong flags need none of it.
+"""
 
 from functools import partial
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
 from ..errors import ConfigError
 from ..files import writing_to
 from ..nn.options import METHODS, check_method
-from ..report.page import write_report
-from ..study.run_folder import RunFolder
-from ..study.study import Study, cohort_spec, on_standins
-from ..study.study_file import read_study
-from ..synthetic.phantom import phantom_slides, write_phantom
 from ..synthetic.phantom_options import phantom_spec
-from ..synthetic.standins import write_standin
 from ..train.settings import Settings
 from .app import app
 from .arguments import Jobs, Memory, Out, Quiet, RunOut, Seed, TableOptions
 from .groups import grouped
 from .options import MethodOptions, TargetOptions, WhereOptions
 from .screen import console, tracked
-from .show import run_folder, show_study
+
+if TYPE_CHECKING:
+    from ..study.study import Study
 
 
 @app.command()
@@ -31,6 +30,12 @@ def demo(out: Out = Path("demo"), jobs: Jobs = 2, quiet: Quiet = False) -> None:
 
     Example: `jigsawmil demo --out demo`
     """
+    from ..report.page import write_report
+    from ..study.run_folder import RunFolder
+    from ..study.study import Study, cohort_spec
+    from ..synthetic.phantom import phantom_slides, write_phantom
+    from .show import show_study
+
     screen, cohort = console(), out / "cohort"
     if not cohort.exists():
         spec = phantom_spec("arrangement", slides=100, seed=0)
@@ -77,6 +82,9 @@ def compare(
 
     Example: `jigsawmil compare --labels labels.csv --features features --methods abmil,graph-abmil+jigsaw --out run`
     """
+    from ..study.study import Study
+    from .show import show_study
+
     names = dict.fromkeys(name.strip() for name in methods.split(",") if name.strip())
     for name in names or [methods]:
         check_method(name, "--methods")
@@ -112,6 +120,10 @@ def study_file(
 
     Example: `jigsawmil study studies/table1-cancers.toml --phantom --jobs 2`
     """
+    from ..study.run_folder import RunFolder
+    from ..study.study_file import read_study
+    from .show import run_folder, show_study
+
     study = read_study(file)
     out = out or str(Path("runs") / (file.stem + "-phantom" * phantom))
     if phantom:
@@ -121,8 +133,11 @@ def study_file(
     show_study(study, out, where, quiet)
 
 
-def draw_standins(study: Study, folder: Path, quiet: bool) -> Study:
+def draw_standins(study: "Study", folder: Path, quiet: bool) -> "Study":
     """The study on phantoms in `folder`; those that are there already are used again."""
+    from ..study.study import on_standins
+    from ..synthetic.standins import write_standin
+
     moved, screen = on_standins(study, folder), console()
     for name in study.cohorts:
         standin = study.standins[name]
@@ -132,7 +147,7 @@ def draw_standins(study: Study, folder: Path, quiet: bool) -> Study:
     return moved
 
 
-def check_data(study: Study, file: Path) -> None:
+def check_data(study: "Study", file: Path) -> None:
     """Features or labels that are not where the file says, told before anything is read."""
     for name, source in study.cohorts.items():
         missing = [path for path in (source.labels, source.features) if not Path(path).exists()]
