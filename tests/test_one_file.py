@@ -1,4 +1,4 @@
-"""A new setting is one field in one file; docs/settings.md lists what there is."""
+"""A new setting is one field in one file, a new format or task is one file; docs/settings.md lists what there is."""
 
 import importlib
 import os
@@ -57,20 +57,57 @@ assert "--warmup" in shown and "Epochs of a rising learning rate." in shown, sho
 '''
 
 
+FORMAT = """
+SUFFIXES = (".mine",)
+
+def matches(file):
+    return file.path.suffix == ".mine"
+
+def scan(file, options): ...
+"""
+TASK = """
+from .binary import BinaryTask
+
+class Focal(BinaryTask):
+    name = "focal"
+
+TASK = Focal()
+"""
+NEW_FILES = """
+from jigsawmil.bags.formats import FORMATS, feature_suffixes
+from jigsawmil.tasks import TASKS, choose_task
+
+assert next(iter(FORMATS)) == "mine" and ".mine" in feature_suffixes(), list(FORMATS)
+assert list(FORMATS)[1:] == ["lazyslide", "stamp", "uni2h", "slideflow", "trident", "torchmil", "clam"], list(FORMATS)
+assert choose_task(["a", "b"], task="focal") is TASKS["focal"]
+assert {"binary", "multiclass", "ordinal", "focal"} == {*TASKS}
+"""
+
+
+def copy_of_the_package(folder: Path) -> Path:
+    ignored = shutil.ignore_patterns("__pycache__")
+    return Path(shutil.copytree(ROOT / "src" / "jigsawmil", folder / "jigsawmil", ignore=ignored))
+
+
+def run_in(folder: Path, code: str) -> None:
+    environment = {**os.environ, "PYTHONPATH": os.pathsep.join(map(str, (folder, ROOT)))}
+    command = [sys.executable, "-c", code, str(folder)]
+    ran = subprocess.run(command, env=environment, capture_output=True, text=True, check=False)
+    assert ran.returncode == 0, ran.stderr
+
+
 def test_a_setting_that_is_added_to_a_config_is_everywhere(tmp_path: Path) -> None:
-    shutil.copytree(ROOT / "src" / "jigsawmil", tmp_path / "jigsawmil", ignore=shutil.ignore_patterns("__pycache__"))
-    config = tmp_path / "jigsawmil" / "train" / "config.py"
+    config = copy_of_the_package(tmp_path) / "train" / "config.py"
     before, mark, after = config.read_text().partition("    class_weights: bool")
     config.write_text(before + FIELD + mark + after)
-    path = os.pathsep.join(map(str, (tmp_path, ROOT)))
-    ran = subprocess.run(
-        [sys.executable, "-c", EVERYWHERE, str(tmp_path)],
-        env={**os.environ, "PYTHONPATH": path},
-        capture_output=True,
-        text=True,
-        check=False,
-    )
-    assert ran.returncode == 0, ran.stderr
+    run_in(tmp_path, EVERYWHERE)
+
+
+def test_a_format_and_a_task_that_are_added_as_files_are_known(tmp_path: Path) -> None:
+    package = copy_of_the_package(tmp_path)
+    (package / "bags" / "formats" / "mine.py").write_text(FORMAT)
+    (package / "tasks" / "focal.py").write_text(TASK)
+    run_in(tmp_path, NEW_FILES)
 
 
 def test_the_page_of_settings_is_that_of_the_code() -> None:

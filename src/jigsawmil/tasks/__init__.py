@@ -9,7 +9,9 @@ class FocalTask(BinaryTask):
 register_task(FocalTask())      # Cohort.read(..., task="focal"), --task focal, `task = "focal"` in a study file
 """
 
+import pkgutil
 from collections.abc import Iterable, Sequence
+from importlib import import_module
 from typing import Any
 
 from ..config import choose, require
@@ -26,8 +28,10 @@ __all__ = [
     "reading_options", "register_task", "sort_classes", "task_of_table",
 ]  # fmt: skip
 
-BINARY, MULTICLASS, ORDINAL = BinaryTask(), MulticlassTask(), OrdinalTask()
-TASKS: dict[str, Task] = {task.name: task for task in (BINARY, MULTICLASS, ORDINAL)}
+SHARED = {"task", "classes", "heads"}  # files that hold no task; every other ends with TASK
+_files = [file.name for file in pkgutil.iter_modules(__path__) if file.name not in SHARED]
+TASKS: dict[str, Task] = {task.name: task for task in (import_module(f".{name}", __name__).TASK for name in _files)}
+BINARY, MULTICLASS, ORDINAL = (TASKS[kind.name] for kind in (BinaryTask, MulticlassTask, OrdinalTask))
 
 
 def register_task(task: Task) -> None:

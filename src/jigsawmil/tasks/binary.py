@@ -93,3 +93,6 @@ class BinaryTask(ClassTask):
 
     def against(self, index: int, classes: Sequence[str]) -> str:
         return f"for {classes[0]}"
+
+
+TASK = BinaryTask()

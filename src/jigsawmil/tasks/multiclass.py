@@ -35,3 +35,6 @@ class MulticlassTask(ClassTask):
 
     def evidence_classes(self, number: int) -> tuple[int, ...]:
         return tuple(range(number))
+
+
+TASK = MulticlassTask()

@@ -59,3 +59,6 @@ class OrdinalTask(ClassTask):
 
     def evidence_classes(self, number: int) -> tuple[int, ...]:
         return (number - 1,)
+
+
+TASK = OrdinalTask()

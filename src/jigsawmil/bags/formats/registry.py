@@ -1,13 +1,19 @@
 """The table of formats: what a format file has to offer, and how one is added from outside the package."""
 
+import pkgutil
 from collections.abc import Callable
+from importlib import import_module
+from pathlib import Path
 from types import ModuleType
 from typing import NamedTuple
 
 from ...errors import ConfigError
-from . import clam, lazyslide, slideflow, stamp, torchmil, trident, uni2h
 from .opened import Opened
 from .source import Options, Source
+
+# Each is asked before those to its left; a format whose file is not named here is asked before all of them.
+ORDER = ("clam", "torchmil", "trident", "slideflow", "uni2h", "stamp", "lazyslide")
+SHARED = {"arrays", "find", "hdf5", "opened", "registry", "siblings", "source"}  # files that hold no format
 
 
 class Format(NamedTuple):
@@ -56,5 +62,6 @@ def feature_datasets() -> set[str]:
     return {name for known in FORMATS.values() for name in known.datasets}
 
 
-for _module in (clam, torchmil, trident, slideflow, uni2h, stamp, lazyslide):  # each is asked before those to its left
-    register_format(_module.__name__.rpartition(".")[2], _module)
+_files = {file.name for file in pkgutil.iter_modules([str(Path(__file__).parent)])} - SHARED
+for _name in (*ORDER, *sorted(_files.difference(ORDER))):
+    register_format(_name, import_module(f".{_name}", __package__))
