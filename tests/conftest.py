@@ -1,6 +1,7 @@
-"""One thread in every process, and Ray clusters of this machine, one of whose nodes may be killed."""
+"""One thread in every process, a browser, and Ray clusters of this machine, one of whose nodes may be killed."""
 
 import os
+import shutil
 import signal
 import threading
 import time
@@ -17,6 +18,21 @@ os.environ["RAY_worker_niceness"] = "0"  # noqa: SIM112
 os.environ["RAY_health_check_period_ms"] = "500"  # noqa: SIM112
 # what is started in the background of a script is deaf to Ctrl-C, and so would be whatever a test starts
 signal.signal(signal.SIGINT, signal.default_int_handler)
+
+
+@pytest.fixture(scope="session")
+def browser() -> Iterator[Any]:
+    """Chromium, one per process: Playwright cannot be started twice in one."""
+    sync_api = pytest.importorskip("playwright.sync_api", reason="playwright is not installed: pip install '.[dev]'")
+    chromium = shutil.which("chromium") or shutil.which("chromium-browser") or shutil.which("google-chrome")
+    if chromium is None:
+        pytest.skip("no Chromium on the PATH")
+    flags = ["--headless", "--no-sandbox", "--disable-gpu", "--disable-background-networking"]
+    flags += ["--disable-component-update", "--disable-sync"]
+    with sync_api.sync_playwright() as playwright:
+        chrome = playwright.chromium.launch(executable_path=chromium, args=flags)
+        yield chrome
+        chrome.close()
 
 
 @pytest.fixture(scope="module")

@@ -1,28 +1,13 @@
 """The report in a browser: nothing fetched, nothing broken, every picture there, and A4 pages that cut nothing off."""
 
 import re
-import shutil
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-CHROMIUM = shutil.which("chromium") or shutil.which("chromium-browser") or shutil.which("google-chrome")
-FLAGS = ["--headless", "--no-sandbox", "--disable-gpu", "--disable-background-networking"]
-FLAGS += ["--disable-component-update", "--disable-sync"]
 A4 = 665  # pixels: 210 mm without the margins
-
-sync_api = pytest.importorskip("playwright.sync_api", reason="playwright is not installed: pip install '.[dev]'")
-pytestmark = pytest.mark.skipif(CHROMIUM is None, reason="no Chromium on the PATH")
-
-
-@pytest.fixture(scope="module")
-def browser() -> Iterator[Any]:
-    with sync_api.sync_playwright() as playwright:
-        found = playwright.chromium.launch(executable_path=CHROMIUM, args=FLAGS)
-        yield found
-        found.close()
 
 
 @pytest.fixture

@@ -3,7 +3,6 @@ thread; a browser."""
 
 import asyncio
 import dataclasses
-import shutil
 import threading
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -130,17 +129,3 @@ def serve() -> Callable[..., Any]:
 def server(library: Library) -> Iterator[Any]:
     with serving(library) as running:
         yield running
-
-
-@pytest.fixture(scope="session")
-def browser() -> Iterator[Any]:
-    sync_api = pytest.importorskip("playwright.sync_api", reason="the page is tested with playwright: jigsawmil[dev]")
-    chromium = shutil.which("chromium") or shutil.which("chromium-browser") or shutil.which("google-chrome")
-    if chromium is None:
-        pytest.skip("the page is tested in Chromium, and there is none on the PATH")
-    quiet = ("background-networking", "component-update", "sync", "gpu")
-    flags = ["--headless", "--no-sandbox", *(f"--disable-{what}" for what in quiet)]
-    with sync_api.sync_playwright() as playwright:
-        chrome = playwright.chromium.launch(executable_path=chromium, args=flags)
-        yield chrome
-        chrome.close()
