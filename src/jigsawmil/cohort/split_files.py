@@ -26,7 +26,7 @@ Row = dict[str, str]
 
 
 def read_splits(path: str | Path, slide_ids: Sequence[str], patient_ids: Sequence[str]) -> list[Fold]:
-    """Folds of a file, or of a folder that holds one set of them; the kind is told by the content.
+    """Folds of a file, or of a folder that holds one set of them; the kind is recognised by the content.
 
     Known: `folds.json`, CLAM's `splits_0.csv` ... (or `_bool`), STAMP's `splits.json`, Patho-Bench's `k=all.tsv`.
     Slide ids match with or without a file ending (.svs, .h5, ...). A `val` part becomes the fold's inner validation.

@@ -145,7 +145,7 @@ def explain_each(
     neighbours: keep the attention between patches, where the model has one; about 0.4 kB a patch, and a second pass
     through the encoder. reading: options of `read_bag`.
 
-    Example: `for maps in explain_each(model, card, paths): write_heatmap(maps, f"{maps.slide_id}.png")`
+    Example: `for maps in explain_each(model, card, paths): write_heatmap(maps, f"{maps.bag.slide_id}.png")`
     """
     for seen in apply_model(model, card, bags, device=device, **reading):
         yield from seen_maps(model, card, seen, neighbours=neighbours)

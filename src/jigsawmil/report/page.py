@@ -49,7 +49,7 @@ def write_report(run: str | Path, out: str | Path) -> Path:
 
 def _opened(path: Path) -> Run:
     """The run, or an error that names the table that is damaged or not there."""
-    again = "Run the study again: finished jobs are kept, and the tables are made anew."
+    again = "Run the study again: finished jobs are kept, and the tables are rewritten."
     run = open_run(path)
     for name, columns in COLUMNS_NEEDED.items():
         table, file = getattr(run, name), run.files.table(name)

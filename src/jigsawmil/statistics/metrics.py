@@ -143,7 +143,7 @@ def recalibration(y: ArrayLike, p: ArrayLike) -> tuple[float, float]:
 
 
 def patient_level(frame: pd.DataFrame, columns: Sequence[str] | None = None) -> pd.DataFrame:
-    """One row a patient (within method, fold and seed, where the table has them): mean probability over its slides.
+    """One row per patient (within variant, fold and seed, if the table has them): mean probability over its slides.
 
     `slide_id` becomes the patient's id, so the result is again a table of predictions. columns: those averaged; None:
     all whose names start with `probability`.

@@ -24,7 +24,7 @@ COLUMNS = [
 def compare_methods(
     predictions: pd.DataFrame, classes: Sequence[str] | None = None, task: str | None = None
 ) -> pd.DataFrame:
-    """One row a pair of methods: AUCs, their difference (a - b), DeLong and corrected t, both Holm-adjusted.
+    """One row per pair of methods: AUCs, their difference (a - b), DeLong and corrected t, both Holm-adjusted.
 
     `level` says what a case is: `patient` (mean over its slides) as soon as one patient has several slides, since
     DeLong takes cases for independent; `slide` else; `slide, clustered` where a patient's slides differ in label.
@@ -52,7 +52,7 @@ def summarise(
     resamples: int = 2000,
     seed: int = 0,
 ) -> pd.DataFrame:
-    """One row a method: AUC as mean and std over folds and seeds, then the pooled out-of-fold figures.
+    """One row per method: AUC as mean and std over folds and seeds, then the pooled out-of-fold figures.
 
     Pooled means the mean probability over seeds of each slide, all folds together. `seed` draws the patient bootstrap,
     the same patients for every method. `undefined_folds` counts the runs left out of the mean for want of a class.

@@ -31,7 +31,7 @@ class Study:
     """What is run. `splits`: a cohort's own folds from a file. by_site: folds keep the slides of a site together.
 
     standins: numbers of a cohort that a phantom may have in its place. phantom: the cohorts are such stand-ins.
-    published: figures that those of the study are to stand beside. file: where the study was read from.
+    published: figures to print beside those of the study. file: where the study was read from.
     """
 
     cohorts: Mapping[str, CohortSpec]

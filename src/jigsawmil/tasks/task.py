@@ -143,7 +143,7 @@ class Task(ABC):
         """(row, class): the inverse of `row` for a table."""
 
     def reported(self, number: int) -> Sequence[int]:
-        """Classes whose probability is told in tables and judged by figures; that of the others follows from them."""
+        """Classes whose probability tables print and figures judge; that of the others follows from them."""
         return range(number)
 
     def decision(self, p: ArrayLike) -> Integers:
