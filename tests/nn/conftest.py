@@ -14,3 +14,13 @@ def batch() -> Batch:
     coords = torch.rand(40, 2, generator=g, dtype=torch.float64) * 10_000
     bag = Bag(slide_id="a", features=torch.randn(40, 6, generator=g), coords=coords)
     return Batch.of(bag, GraphConfig(k=5))
+
+
+def dense(batch: Batch) -> torch.Tensor:
+    """The graph's weights as a matrix."""
+    graph = batch.graph
+    matrix = torch.zeros(len(graph), len(graph), dtype=torch.float64)
+    for j in range(len(graph)):
+        neighbours, weight = graph.row(j)
+        matrix[j, neighbours.long()] = weight.double()
+    return matrix

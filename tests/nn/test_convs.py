@@ -8,14 +8,7 @@ from jigsawmil.nn.convs.gcn import GCN
 from jigsawmil.nn.convs.gin import GIN
 from jigsawmil.nn.convs.sage import SAGE
 
-
-def dense(batch: Batch) -> torch.Tensor:
-    graph = batch.graph
-    matrix = torch.zeros(len(graph), len(graph), dtype=torch.float64)
-    for j in range(len(graph)):
-        neighbours, weight = graph.row(j)
-        matrix[j, neighbours.long()] = weight.double()
-    return matrix
+from .conftest import dense
 
 
 def test_convolutions_equal_their_dense_equations(batch: Batch) -> None:

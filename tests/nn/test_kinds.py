@@ -8,14 +8,7 @@ from jigsawmil.graph import GraphConfig
 from jigsawmil.nn.batch import Batch
 from jigsawmil.nn.kinds import Enrichment
 
-
-def dense(batch: Batch) -> torch.Tensor:
-    graph = batch.graph
-    matrix = torch.zeros(len(graph), len(graph), dtype=torch.float64)
-    for j in range(len(graph)):
-        neighbours, weight = graph.row(j)
-        matrix[j, neighbours.long()] = weight.double()
-    return matrix
+from .conftest import dense
 
 
 def slow_enrichment(a: torch.Tensor, x: torch.Tensor, batch: Batch) -> torch.Tensor:
