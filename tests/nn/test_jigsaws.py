@@ -31,6 +31,7 @@ def test_consistency_tells_real_from_imposter(batch: Batch) -> None:
 
 
 def test_equivariance_is_free_without_neighbours_and_costs_with_them(batch: Batch) -> None:
+    """The loss of Chen et al. (2025) does not ask for spatial correlation: an encoder blind to neighbours has none."""
     g = torch.Generator().manual_seed(1)
     flat = build_model("abmil+jigsaw", 6, hidden=8, jigsaw="equivariance")
     assert flat.jigsaw_loss(batch, flat(batch), g).item() == pytest.approx(0, abs=1e-10)

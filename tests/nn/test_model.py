@@ -67,6 +67,7 @@ def test_patch_order_in_the_file_changes_nothing(method: str, kinds: int) -> Non
 
 @pytest.mark.parametrize("method", GRAPH)
 def test_moving_contents_changes_graph_methods(method: str) -> None:
+    """Section 5 of the paper: the score is not exchangeable. Its equations have tests in test_exchangeability.py."""
     bag, model = make_bag(150), model_of(method)
     gap = (model(Batch.of(bag)).logits - model(Batch.of(shuffle_content(bag))).logits).abs().item()
     assert gap > 1e-4
@@ -74,6 +75,7 @@ def test_moving_contents_changes_graph_methods(method: str) -> None:
 
 @pytest.mark.parametrize("method", FLAT)
 def test_moving_contents_leaves_abmil_alone(method: str) -> None:
+    """Section 5: standard MIL's score is exchangeable."""
     bag, model = make_bag(150), model_of(method)
     torch.testing.assert_close(model(Batch.of(bag)).logits, model(Batch.of(shuffle_content(bag))).logits)
 

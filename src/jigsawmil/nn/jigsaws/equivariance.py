@@ -12,7 +12,9 @@ from . import JIGSAWS
 class Equivariance(Jigsaw):
     """|| g(SX) - S g(X) ||_F^2, as a mean over patches and columns: moving patches should move their states along.
 
-    The Siamese form that the paper contrasts itself with: it rewards ignoring the neighbours.
+    The Siamese loss of Chen et al. (2025), which the paper describes as related work (Appendix A.1) and contrasts with
+    its own task. The paper says that it teaches spatial correlation. Over a fixed graph it does not: an encoder that
+    ignores the neighbours, such as ABMIL's MLP, has loss 0, and a graph encoder can lower it by ignoring them.
     """
 
     phrase = "the encoder is penalised where permuting patches and encoding them do not commute"
