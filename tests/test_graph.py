@@ -30,14 +30,22 @@ def dense(graph: SpatialGraph) -> torch.Tensor:
     return matrix
 
 
-def slow_knn(coords: torch.Tensor, k: int) -> torch.Tensor:
+def slow_knn(coords: torch.Tensor, k: int, normalise: str = "aspect", ties: str = "all") -> torch.Tensor:
     """The definition, from the full distance matrix."""
     c = coords - coords.min(0).values
-    c = c / (c.max() or 1)
+    extent = c.max(0).values if normalise == "per-axis" else c.max().expand(2)
+    c = c / torch.where(extent > 0, extent, 1.0)
     d = torch.cdist(c, c, compute_mode="donot_use_mm_for_euclid_dist")
     n = len(c)
     radius = d.sort(1).values[:, min(k, n - 1)] * (1 + 1e-4)
     near = d <= radius[:, None]
+    if ties == "exact":
+        down = sorted(range(n), key=lambda j: (c[j, 1].item(), c[j, 0].item()))  # top-down, left to right
+        for j in range(n):
+            nearer = [m for m in down if d[j, m] * (1 + 1e-4) < radius[j] / (1 + 1e-4) and m != j]
+            tied = [m for m in down if near[j, m] and m != j and m not in nearer]
+            near[j] = False
+            near[j, [j, *nearer, *tied][: k + 1]] = True
     near = near | near.T
     sigma = d[near].max()
     weight = torch.exp(-((d / sigma) ** 2)) if sigma > 0 else torch.ones_like(d)
@@ -59,11 +67,13 @@ CASES = {
 }
 
 
+@pytest.mark.parametrize("ties", ["all", "exact"])
+@pytest.mark.parametrize("normalise", ["aspect", "per-axis"])
 @pytest.mark.parametrize("name", CASES)
-def test_equals_the_definition(name: str) -> None:
+def test_equals_the_definition(name: str, normalise: str, ties: str) -> None:
     coords, k = CASES[name]
-    graph = knn_graph(coords, k)
-    torch.testing.assert_close(dense(graph), slow_knn(coords.double(), k), rtol=1e-5, atol=1e-6)
+    graph = knn_graph(coords, k, normalise=normalise, ties=ties)
+    torch.testing.assert_close(dense(graph), slow_knn(coords.double(), k, normalise, ties), rtol=1e-5, atol=1e-6)
 
 
 @pytest.mark.parametrize("name", CASES)
@@ -127,6 +137,32 @@ def test_ties_are_all_taken() -> None:
     assert len(knn_graph(lattice(30, 30), k=3).row(inner)[0]) == 5
 
 
+def test_exact_ties_name_k_patches_from_top_to_bottom_and_left_to_right() -> None:
+    """The paper's order of vertices. On a lattice k = 3 of the four nearest are: above, left, right; not below."""
+    width, height = 30, 20
+    graph = knn_graph(lattice(width, height), k=3, ties="exact")
+    at = lambda x, y: x * height + y  # noqa: E731
+    neighbours = set(graph.row(at(15, 10))[0].tolist())
+    named = {at(15, 10), at(15, 9), at(14, 10), at(16, 10)}
+    assert neighbours == named | {at(15, 11)}  # the one below names this patch as the one above it
+    order = torch.randperm(width * height, generator=torch.Generator().manual_seed(0))
+    moved = knn_graph(lattice(width, height)[order], k=3, ties="exact")
+    torch.testing.assert_close(dense(moved), dense(graph)[order][:, order])
+    few, many = (knn_graph(lattice(width, height), k=50, ties=ties).edges for ties in ("exact", "all"))
+    assert few < many
+
+
+def test_normalisation_per_axis_sees_a_stretched_slide_as_the_same() -> None:
+    """With the aspect kept it is another graph: neighbours lie along the short axis."""
+    coords = blob(150, 3)
+    stretched = coords * torch.tensor([5.0, 1.0], dtype=torch.float64)
+    same, other = (
+        [dense(knn_graph(c, k=6, normalise=how)) for c in (coords, stretched)] for how in ("per-axis", "aspect")
+    )
+    torch.testing.assert_close(*same, rtol=1e-4, atol=1e-6)
+    assert not torch.equal(other[0] > 0, other[1] > 0)
+
+
 def test_sigma_readings() -> None:
     coords = lattice(40, 20)
     span = 39.0  # steps; the longer side
@@ -136,6 +172,12 @@ def test_sigma_readings() -> None:
     neighbours, weight = appendix.row(20 * 20 + 10)
     step = weight[(neighbours == 20 * 20 + 11)].item()
     assert step == pytest.approx(np.exp(-((1 / span) ** 2) / (1 / span)), rel=1e-4)
+    squared = knn_graph(coords, k=50, sigma="max-knn-squared")  # sigma^2 = the largest distance d, so w >= exp(-d)
+    farthest = float((-text.weight.log()).max().sqrt())  # in units of sigma: 1
+    assert farthest == pytest.approx(1, rel=1e-4)
+    row = torch.repeat_interleave(torch.arange(len(squared)), squared.indptr.diff())
+    d = (coords[row] - coords[squared.indices.long()]).norm(dim=1) / 512 / span
+    torch.testing.assert_close(squared.weight, torch.exp(-(d**2) / d.max()).float(), rtol=1e-4, atol=1e-6)
     number = knn_graph(coords, k=50, sigma=1 / span)
     assert number.row(20 * 20 + 10)[1].sort().values[-2].item() == pytest.approx(np.exp(-1), rel=1e-4)
 

@@ -46,7 +46,7 @@ class Bench:
         path = self.folder / f"{hashlib.sha256(json.dumps(about).encode()).hexdigest()[:20]}.csv"
         if not path.exists():
             graph = settings.graph if settings.needs_graph else None
-            feed = self.feed(graph, settings.model.grid, settings.level, shuffle)
+            feed = self.feed(graph, settings.model.raster, settings.level, shuffle)
             model, _ = fit_split(feed, fold, settings, seed, number)
             table, _ = predict_table(model, feed, feed.bags_of(fold.test), settings)
             write(path, table.to_csv(index=False))

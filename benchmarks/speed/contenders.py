@@ -24,8 +24,8 @@ from scipy.spatial import cKDTree
 from torch import Tensor, nn
 
 from jigsawmil.bags.bag import Bag
-from jigsawmil.graph import knn_graph, spatial_order
-from jigsawmil.nn.batch import PAPER, Batch
+from jigsawmil.graph import GraphConfig, knn_graph, spatial_order
+from jigsawmil.nn.batch import Batch
 from jigsawmil.nn.jigsaws.position import Position
 from jigsawmil.nn.model import METHODS, build_model
 from jigsawmil.nn.poolings.attention import AttentionPool
@@ -79,7 +79,7 @@ def trainer(model: nn.Module, loss: Callable[[Any], Tensor]) -> Step:
 
 
 def load_ours(method: str) -> Callable[[Bag], Batch]:
-    return lambda bag: Batch.of(bag, PAPER if METHODS[method].graph else None, GRID)
+    return lambda bag: Batch.of(bag, GraphConfig() if METHODS[method].graph else None)
 
 
 def train_ours(method: str) -> Step:
@@ -105,7 +105,7 @@ def predict_ours(method: str) -> Step:
 
 def load_pyg(bag: Bag) -> tuple[Batch, Tensor]:
     """Our edges, self-loops included, as PyG's (source, target)."""
-    batch = Batch.of(bag, PAPER, GRID)
+    batch = Batch.of(bag)
     return dataclasses.replace(batch, graph=None), edge_index(batch)
 
 
@@ -113,7 +113,7 @@ def train_pyg() -> Step:
     from torch_geometric.nn import GATConv
 
     convs = nn.ModuleList(GATConv(d, HIDDEN, heads=1, add_self_loops=False) for d in (D1, HIDDEN))
-    pooling, head = AttentionPool(HIDDEN, ATTENTION, gated=False), BinaryHead(HIDDEN, 1)
+    pooling, head = AttentionPool(HIDDEN, ATTENTION), BinaryHead(HIDDEN, 1)
     jigsaw, generator = Position(HIDDEN, GRID, SHARE), torch.Generator().manual_seed(0)
 
     def loss(loaded: tuple[Batch, Tensor]) -> Tensor:
@@ -139,7 +139,7 @@ def load_patch_gcn(bag: Bag) -> tuple[Tensor, ...]:
     """
     from torchmil.utils import normalize_adj
 
-    batch = Batch.of(bag, PAPER, GRID)
+    batch = Batch.of(bag)
     edges = edge_index(batch)
     edges = edges[:, edges[0] != edges[1]]
     values = torch.from_numpy(normalize_adj(edges.numpy(), n_nodes=len(bag))).float()

@@ -1,12 +1,13 @@
 """Coordinates -> SpatialGraph: which patches are joined, and how strongly.
 
-A graph is a symmetric CSR structure with self-loops. Patches sit on a lattice, so ties are the rule: every patch
-at the distance of the k-th neighbour is a neighbour. The rule does not ask for the order of patches in the file,
-nor for a direction, and it makes the graph the same under translation and uniform scaling.
+A graph is a symmetric CSR structure with self-loops. Patches sit on a lattice, so ties are the rule: by default every
+patch at the distance of the k-th neighbour is a neighbour. That depends neither on the order of patches in the file
+nor on a direction, and it makes the graph the same under translation and uniform scaling.
 """
 
-from dataclasses import dataclass, fields
+from dataclasses import dataclass, fields, replace
 from functools import cached_property
+from typing import Any, Self
 
 import numpy as np
 import torch
@@ -43,13 +44,43 @@ class SpatialGraph:
     def log_weight(self) -> Tensor:
         return self.weight.log()
 
-    def to(self, device: torch.device | str) -> "SpatialGraph":
-        return SpatialGraph(*(getattr(self, field.name).to(device) for field in fields(self)))
+    def to(self, device: torch.device | str) -> Self:
+        return type(self)(*(getattr(self, field.name).to(device) for field in fields(self)))
+
+    @property
+    def transposed(self) -> "SpatialGraph":
+        """With the weight of edge (l, j) on (j, l)."""
+        return self
+
+    @cached_property
+    def with_second_copy(self) -> "DirectedGraph":
+        """Every patch twice. The first copy is the graph itself; patch n + j, in the second copy, has a self-loop and
+        receives from the neighbours of j in the first copy. Nothing is received from the second copy."""
+        n, device = len(self), self.indices.device
+        column = self.indices.cpu().numpy().astype(np.int64)
+        row = np.repeat(np.arange(n), self.indptr.cpu().diff().numpy())
+        weight, off = self.weight.cpu().numpy(), row != column
+        rows = np.concatenate([row, row[off], row + n])
+        columns = np.concatenate([column, column[off] + n, np.where(off, column, column + n)])
+        weights = np.concatenate([weight, np.zeros(off.sum(), weight.dtype), weight])
+        order = np.lexsort((columns, rows))
+        indptr = np.concatenate([[0], np.cumsum(np.bincount(rows, minlength=2 * n))]).astype(np.int32)
+        indices = columns[order].astype(np.int32)
+        parts = (indptr, indices, weights[order], reverse_edges(indptr, indices))
+        return DirectedGraph(*map(torch.from_numpy, parts)).to(device)
 
     def row(self, patch: int) -> tuple[Tensor, Tensor]:
         """Neighbours of a patch (itself included) and their weights."""
         span = slice(int(self.indptr[patch]), int(self.indptr[patch + 1]))
         return self.indices[span], self.weight[span]
+
+
+class DirectedGraph(SpatialGraph):
+    """The pattern is symmetric, the weights are not; an edge of weight 0 carries nothing."""
+
+    @cached_property
+    def transposed(self) -> SpatialGraph:
+        return replace(self, weight=self.weight[self.reverse.long()])
 
 
 def build_graph(bag: Bag, config: GraphConfig) -> SpatialGraph:
@@ -58,7 +89,7 @@ def build_graph(bag: Bag, config: GraphConfig) -> SpatialGraph:
     Example: `build_graph(bag, GraphConfig(k=8))`
     """
     if config.kind == "knn":
-        return knn_graph(bag.coords, config.k, config.sigma)
+        return _knn(bag.coords, config)
     if bag.microns_per_unit is None:
         raise FeatureError(
             f"{bag.slide_id}: a radius graph is in microns, and the file does not state microns per pixel. "
@@ -67,26 +98,37 @@ def build_graph(bag: Bag, config: GraphConfig) -> SpatialGraph:
     return radius_graph(bag.coords, config.radius, microns_per_unit=bag.microns_per_unit)
 
 
-def knn_graph(coords: Tensor | NDArray, k: int = 50, sigma: str | float = "max-knn") -> SpatialGraph:
-    """Edge j-l if either is among the other's k nearest (ties included); w = exp(-|c_j - c_l|^2 / sigma^2).
+def knn_graph(coords: Tensor | NDArray, k: int = GraphConfig.k, **options: Any) -> SpatialGraph:
+    """Edge j-l if either is among the other's k nearest; w = exp(-|c_j - c_l|^2 / sigma^2) in normalised coordinates.
 
-    Corners serve as well as centroids: within a slide they differ by one shift. Distances are in units of the
-    slide's longer side, i.e. of centroids normalised into [0, 1]^2 with the aspect kept.
+    Corners serve as well as centroids: within a slide they differ by one shift. options: `sigma`, `normalise` and
+    `ties` of `GraphConfig`.
 
-    Example: `knn_graph(bag.coords, k=50)`
+    Example: `knn_graph(bag.coords, k=50, sigma="max-nearest")`
     """
-    GraphConfig(k=k, sigma=sigma)
+    return _knn(coords, GraphConfig(k=k, **options))
+
+
+def _knn(coords: Tensor | NDArray, config: GraphConfig) -> SpatialGraph:
     points = _points(coords)
+    if config.normalise == "per-axis":
+        points = unit_axes(points)
     n, span = len(points), _span(points)
-    indptr, indices, d = union_of_neighbours(*_nearest_with_ties(points, min(k, n - 1)))
+    rows, radius = _nearest_with_ties(points, min(config.k, n - 1))
+    if config.ties == "exact":
+        indptr, indices, d = _exactly_k(rows, radius, points, min(config.k, n - 1))
+    else:
+        indptr, indices, d = union_of_neighbours(rows, radius)
     reverse = reverse_edges(indptr, indices)
-    if sigma == "max-knn":
+    if config.sigma == "max-knn":
         scale = float(d.max()) / span
-    elif sigma == "max-nearest":
+    elif config.sigma == "max-knn-squared":
+        scale = float(np.sqrt(d.max() / span))
+    elif config.sigma == "max-nearest":
         nearest = cKDTree(points).query(points, k=2)[0][:, 1] if n > 1 else np.zeros(1)
         scale = float(np.sqrt(nearest.max() / span))
     else:
-        scale = float(sigma)
+        scale = float(config.sigma)
     return _graph(indptr, indices, d, reverse, scale * span)
 
 
@@ -99,14 +141,10 @@ def radius_graph(coords: Tensor | NDArray, radius: float, *, microns_per_unit: f
     n = len(points)
     pairs = cKDTree(points).query_pairs(radius * TIE, output_type="ndarray")  # (pair, 2), j < l
     own = np.arange(n)
-    row = np.concatenate([pairs[:, 0], pairs[:, 1], own])
-    column = np.concatenate([pairs[:, 1], pairs[:, 0], own])
-    order = np.lexsort((column, row))
-    row, column = row[order], column[order]
-    indptr = np.concatenate([[0], np.cumsum(np.bincount(row, minlength=n))]).astype(np.int32)
-    d = np.linalg.norm(points[row] - points[column], axis=1)
-    reverse = np.lexsort((row, column)).astype(np.int32)  # a symmetric pattern: the transpose has the same rows
-    return _graph(indptr, column.astype(np.int32), d, reverse, radius)
+    row = np.concatenate([pairs[:, 0], own])
+    column = np.concatenate([pairs[:, 1], own])
+    indptr, indices, d = _joined(row, column, points)
+    return _graph(indptr, indices, d, reverse_edges(indptr, indices), radius)
 
 
 def spatial_order(coords: Tensor) -> Tensor:
@@ -143,6 +181,12 @@ def _span(points: NDArray) -> float:
     return float(points.max()) or 1.0
 
 
+def unit_axes(points: NDArray) -> NDArray[np.float64]:
+    """Each axis in [0, 1] by its own extent; an axis without extent is 0."""
+    low, high = points.min(axis=0), points.max(axis=0)
+    return (points - low) / np.where(high > low, high - low, 1.0)
+
+
 def _nearest_with_ties(points: NDArray, k: int) -> tuple[tuple[NDArray, ...], NDArray]:
     """The nearest patches of each, itself included, and the radius up to which they count: the k-th's, with its ties.
 
@@ -167,6 +211,32 @@ def _nearest_with_ties(points: NDArray, k: int) -> tuple[tuple[NDArray, ...], ND
     again = np.full(n, -1, dtype=np.int32)
     again[rows] = np.arange(len(rows))
     return (distance, neighbours, again, wide, wide_neighbours), radius
+
+
+def _exactly_k(rows: tuple[NDArray, ...], radius: NDArray, points: NDArray, k: int) -> tuple[NDArray, NDArray, NDArray]:
+    """CSR of "l is among j's k or j among l's": of equally distant ones the first from the top, then from the left."""
+    distance, neighbours, again, wide, wide_neighbours = rows
+    place = np.lexsort((points[:, 0], points[:, 1])).argsort()  # top-down, left to right
+    named, ring = [], radius / TIE**2  # below it: nearer than the k-th by more than rounding
+    for some, d, near in ((again < 0, distance, neighbours), (again >= 0, wide, wide_neighbours)):
+        j = np.flatnonzero(some)
+        d, near = (d[j], near[j]) if d is distance else (d, near)
+        tied = np.where(d < ring[j, None], 0, np.where(d <= radius[j, None], 1, 2))
+        tied = np.where(near == j[:, None], -1, tied)  # a patch itself, which is no neighbour of its own
+        order = np.lexsort((place[near], tied), axis=1)[:, : k + 1]
+        named.append((np.repeat(j, k + 1), np.take_along_axis(near, order, axis=1).ravel()))
+    row, column = (np.concatenate(parts) for parts in zip(*named, strict=True))
+    return _joined(row, column, points)
+
+
+def _joined(row: NDArray, column: NDArray, points: NDArray) -> tuple[NDArray, NDArray, NDArray]:
+    """CSR with distances of the symmetric closure of some pairs, each of which may be given more than once."""
+    n = len(points)
+    key = np.unique(np.concatenate([row * n + column, column * n + row]).astype(np.int64))
+    row, column = key // n, key % n
+    indptr = np.concatenate([[0], np.cumsum(np.bincount(row, minlength=n))]).astype(np.int32)
+    d = np.linalg.norm(points[row] - points[column], axis=1).astype(np.float32)
+    return indptr, column.astype(np.int32), d
 
 
 def _graph(indptr: NDArray, indices: NDArray, d: NDArray, reverse: NDArray, sigma: float) -> SpatialGraph:

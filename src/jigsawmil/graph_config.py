@@ -1,13 +1,27 @@
 """How the patches of a slide are joined."""
 
 from dataclasses import dataclass
+from typing import NamedTuple
 
-from .config import choose, require, setting
+from .config import choose, one_of, require, setting
 
 SIGMAS = {
     "max-knn": "sigma is the largest distance between neighbours",
     "max-nearest": "sigma² is the largest distance to a nearest neighbour",
+    "max-knn-squared": "sigma² is the largest distance between neighbours",
 }
+AXES = {
+    "aspect": "both axes divided by the longer side",
+    "per-axis": "each axis divided by its own extent",
+}
+TIES = ("all", "exact")
+
+
+class Raster(NamedTuple):
+    """The grid of the position jigsaw: `cells` per side over the slide, whose axes are scaled as `axes` says."""
+
+    cells: int = 10
+    axes: str = "per-axis"
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -25,8 +39,19 @@ class GraphConfig:
     sigma: str | float = setting(
         "max-knn",
         "Scale of the Gaussian edge weight in knn graphs: max-knn (sigma is the largest distance between neighbours; "
-        "the paper's text), max-nearest (sigma^2 is the largest distance to a nearest neighbour; the paper's "
-        "appendix), or a number in units of the slide's longer side.",
+        "the paper's text), max-nearest (sigma^2 is the largest distance to a nearest neighbour) or max-knn-squared "
+        "(sigma^2 is the largest distance between neighbours), both readings of the paper's appendix, or a number in "
+        "normalised units.",
+    )
+    normalise: str = setting(
+        "aspect",
+        "Normalised coordinates of knn graphs: aspect (both axes divided by the longer side) or per-axis (each axis "
+        "divided by its own extent).",
+    )
+    ties: str = setting(
+        "all",
+        "Equally distant k-th neighbours: all (every one is a neighbour) or exact (each patch names exactly k, the "
+        "first ones from top to bottom and left to right).",
     )
 
     def __post_init__(self) -> None:
@@ -36,12 +61,16 @@ class GraphConfig:
         if isinstance(self.sigma, str):
             choose("sigma", self.sigma, SIGMAS)
         else:
-            require("sigma", self.sigma, self.sigma > 0, "a number above 0, or max-knn or max-nearest")
+            require("sigma", self.sigma, self.sigma > 0, f"a number above 0, or {one_of(SIGMAS)}")
+        choose("normalise", self.normalise, AXES)
+        choose("ties", self.ties, TIES)
 
     def describe(self) -> str:
         """In the words of a report."""
         if self.kind == "radius":
             return f"patches within {self.radius:g} microns of each other are joined, weights falling with distance"
         weights = "with weights exp(-distance² / sigma²)"
-        sigma = SIGMAS.get(str(self.sigma)) or f"sigma = {self.sigma:g} of the slide's longer side"
-        return f"each patch is joined to its {self.k} nearest neighbours, {weights} where {sigma}"
+        sigma = SIGMAS.get(str(self.sigma)) or f"sigma = {self.sigma:g}"
+        ties = "and all that are as near as the last of them" if self.ties == "all" else "and to no other by ties"
+        units = f"in coordinates with {AXES[self.normalise]}"
+        return f"each patch is joined to its {self.k} nearest neighbours {ties}, {weights} where {sigma}, {units}"

@@ -111,3 +111,12 @@ def test_only_what_was_given_goes_on(tmp_path) -> None:
     }
     options = TargetOptions(positive="b").source(table).options.given()
     assert options == {"mpp": 0.0, "positive": "b", "skip_missing": True}
+
+
+def test_options_that_are_given_override_the_preset() -> None:
+    assert MethodOptions().settings("abmil") == Settings(method="abmil")
+    assert MethodOptions(preset="paper").settings("abmil") == Settings.preset("paper", method="abmil")
+    own = MethodOptions(preset="paper", epochs=50, more=["clip=5.0"]).settings("abmil")
+    assert own == Settings.preset("paper", method="abmil", epochs=50, clip=5.0)
+    with pytest.raises(ConfigError, match="expected one of default, paper"):
+        MethodOptions(preset="x").settings("abmil")

@@ -25,7 +25,7 @@ from jigsawmil.train.settings import Settings
 
 def make(source: CohortSpec, settings: Settings) -> tuple[Feed, Fold]:
     cohort = source.read()
-    feed = Feed(cohort, settings.graph, settings.model.grid, memory_gb=1, level=settings.level)
+    feed = Feed(cohort, settings.graph, settings.model.raster, memory_gb=1, level=settings.level)
     return feed, Fold(train=tuple(map(str, cohort.slide_ids)), test=())
 
 
@@ -134,7 +134,7 @@ if __name__ == "__main__":
 
     parallel.GRACE = 0.5
     parallel.dist.init_process_group = hang  # the other process waits in its own
-    feed = Feed(cohort, None, settings.model.grid, memory_gb=1)
+    feed = Feed(cohort, None, settings.model.raster, memory_gb=1)
     parallel.fit_together(feed, everything, settings, 0, 0, source=source, devices=2, memory_gb=1)
 """
 

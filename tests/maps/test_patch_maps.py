@@ -12,6 +12,7 @@ from jigsawmil.bags.formats import write_bag
 from jigsawmil.cohort.cohort import Cohort
 from jigsawmil.errors import ConfigError, FeatureError
 from jigsawmil.graph import GraphConfig
+from jigsawmil.graph_config import Raster
 from jigsawmil.maps.patch_maps import expected_place, explain, explain_patient
 from jigsawmil.nn.batch import Batch, position_bins
 from jigsawmil.nn.convs import CONVS
@@ -48,7 +49,7 @@ def test_evidence_and_bias_add_up_to_the_logits(method: str, task: str, bags: li
     model = task_model(small, method, task)
     for bag, maps in zip(bags, explain(model, card(model), bags), strict=True):
         with torch.inference_mode():
-            output = model(Batch.of(bag, GRAPH, 3))
+            output = model(Batch.of(bag, GRAPH, Raster(3)))
         assert maps.evidence.shape == (len(bag), output.logits.shape[1])
         assert maps.evidence.sum(axis=0) + maps.bias == pytest.approx(output.logits[0].numpy(), abs=2e-5)
         assert maps.logits == pytest.approx(output.logits[0].numpy(), abs=1e-6)
@@ -59,7 +60,7 @@ def test_evidence_and_bias_add_up_to_the_logits(method: str, task: str, bags: li
 def test_evidence_is_weight_times_what_the_patch_says(method: str, bags: list[Bag], small) -> None:
     """a_j (w . h_j), and w . h_j / N for the mean, patch by patch in the order of the file."""
     model = task_model(small, method)
-    batch = Batch.of(bags[0], GRAPH, 3)
+    batch = Batch.of(bags[0], GRAPH, Raster(3))
     with torch.inference_mode():
         output = model(batch)
         hidden, attention = (batch.in_file_order(x)[0].double() for x in (output.hidden, output.attention))
@@ -185,22 +186,22 @@ def test_ordinal_evidence_is_for_this_grade_or_a_higher_one(bags: list[Bag], sma
 def test_a_certain_jigsaw_puts_each_patch_into_its_own_bin(bags: list[Bag]) -> None:
     """Expected place = centre of the bin; compared with the bins that training asks for."""
     coords = bags[0].coords * torch.tensor([1.0, 2.5])
-    bins = position_bins(coords, 10)
-    found = expected_place(torch.nn.functional.one_hot(bins, 100) * 1e4, coords, 10)
+    bins = position_bins(coords, Raster(10))
+    found = expected_place(torch.nn.functional.one_hot(bins, 100) * 1e4, coords, Raster(10))
     bin_size = (coords.max(0).values - coords.min(0).values) / 10
     assert (np.abs(found - coords.numpy()) <= bin_size.numpy() / 2 + 1e-6).all()
-    assert (position_bins(torch.from_numpy(found), 10) >= 0).all()
+    assert (position_bins(torch.from_numpy(found)) >= 0).all()
     torch.testing.assert_close(expected_place_bins(found, coords), bins)
 
 
 def expected_place_bins(found: np.ndarray, coords: torch.Tensor) -> torch.Tensor:
     corners = torch.stack([coords.min(0).values, coords.max(0).values])
-    return position_bins(torch.cat([torch.from_numpy(found), corners]), 10)[:-2]
+    return position_bins(torch.cat([torch.from_numpy(found), corners]))[:-2]
 
 
 def test_an_undecided_jigsaw_puts_every_patch_into_the_middle(bags: list[Bag]) -> None:
     coords = bags[0].coords
-    found = expected_place(torch.zeros(len(coords), 100), coords, 10)
+    found = expected_place(torch.zeros(len(coords), 100), coords, Raster(10))
     middle = (coords.max(0).values + coords.min(0).values) / 2
     assert found == pytest.approx(np.tile(middle.numpy(), (len(coords), 1)))
 
@@ -215,7 +216,7 @@ def test_only_a_position_jigsaw_has_a_map(options: dict, known: bool, bags: list
 def test_neighbours_make_up_the_pooled_state(bags: list[Bag], small) -> None:
     """h_j = ELU(sum_l alpha_jl W x_l) in the last layer, from the indices and weights that are handed out."""
     model = task_model(small)
-    batch = Batch.of(bags[0], GRAPH, 3)
+    batch = Batch.of(bags[0], GRAPH, Raster(3))
     with torch.inference_mode():
         hidden = batch.in_file_order(model(batch).hidden)[0].numpy()
         first = torch.nn.functional.elu(model.encoder.layers[0](batch.features, batch.graph))

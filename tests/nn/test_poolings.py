@@ -3,20 +3,25 @@
 import pytest
 import torch
 
+from jigsawmil.nn.model import build_model
 from jigsawmil.nn.options import ModelOptions
 from jigsawmil.nn.poolings import POOLINGS
 from jigsawmil.nn.poolings.attention import AttentionPool
 from jigsawmil.nn.poolings.mean import MeanPool
 
 
+@pytest.mark.parametrize("bias", [False, True])
 @pytest.mark.parametrize("gated", [False, True])
-def test_attention_pooling(gated: bool) -> None:
+def test_attention_pooling(gated: bool, bias: bool) -> None:
     torch.manual_seed(0)
-    pool, h = AttentionPool(5, 3, gated), torch.randn(9, 5)
+    pool, h = AttentionPool(5, 3, bias=bias, gated=gated), torch.randn(9, 5)
     z, a = pool(h, ((0, 4), (4, 9)))
-    score = torch.tanh(pool.view(h))
+    score = torch.tanh(h @ pool.view.weight.T + (pool.view.bias if bias else 0))
     if gated:
-        score = score * torch.sigmoid(pool.gate(h))
+        score = score * torch.sigmoid(h @ pool.gate.weight.T + (pool.gate.bias if bias else 0))
+    assert [name for name, _ in pool.named_parameters() if "bias" in name] == bias * ["view.bias", "gate.bias"][
+        : 1 + gated
+    ]
     score = (score @ pool.score.weight[0]).exp()
     expected = torch.cat([score[:4] / score[:4].sum(), score[4:] / score[4:].sum()])
     torch.testing.assert_close(a, expected)
@@ -38,3 +43,9 @@ def test_contributions_add_up_to_the_logits_of_a_linear_head(name: str) -> None:
     shares = pool.contributions(h, a, weight)
     total = torch.stack([shares[:4].sum(0), shares[4:].sum(0)])
     torch.testing.assert_close(total, (z @ weight.T).double(), rtol=1e-5, atol=1e-6)
+
+
+def test_the_setting_takes_the_bias_out_of_attention_pooling() -> None:
+    with_bias, without = (build_model("abmil", 6, attention_bias=on).pooling for on in (True, False))
+    assert with_bias.view.bias is not None
+    assert without.view.bias is None

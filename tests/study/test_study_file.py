@@ -196,3 +196,11 @@ def test_a_file_that_is_none(tmp_path: Path) -> None:
     (tmp_path / "b.toml").write_bytes(b"\xff\xfe")
     with pytest.raises(ConfigError, match="not a TOML file"):
         read_study(tmp_path / "b.toml")
+
+
+def test_a_preset_holds_for_all_variants_or_for_one(tmp_path: Path) -> None:
+    found = read_study(write(tmp_path, TOML.replace("epochs = 7", 'epochs = 7\npreset = "paper"'))).variants
+    assert found["k 20"] == Settings.preset("paper", method="graph-abmil+jigsaw", epochs=7, k=20, lambda_=0.5)
+    one = read_study(write(tmp_path, TOML.replace("k = 20", 'k = 20\npreset = "paper"'))).variants
+    assert one["k 20"] == found["k 20"]
+    assert one["abmil"] == Settings(method="abmil", epochs=7, lambda_="balanced")

@@ -11,7 +11,7 @@ from jigsawmil.bags.bag import Bag
 from jigsawmil.bags.formats import write_bag
 from jigsawmil.cohort.cohort import Cohort
 from jigsawmil.errors import ConfigError, FeatureError
-from jigsawmil.graph import GraphConfig
+from jigsawmil.graph_config import GraphConfig, Raster
 from jigsawmil.nn.batch import Batch
 from jigsawmil.nn.model import METHODS, Model
 from jigsawmil.train.apply import apply_model
@@ -37,7 +37,7 @@ def bags(cohort: Cohort) -> list[Bag]:
 def test_predictions_are_those_of_training(method: str, precision: str, cohort: Cohort, small) -> None:
     """The same model on the same slides, whether they come from a feed or one by one."""
     model = small(method, seed=5)
-    feed = Feed(cohort, GRAPH, grid=3)
+    feed = Feed(cohort, GRAPH, raster=Raster(3))
     own = card(model, training={"settings": {"precision": precision}})
     found = list(apply_model(model, own, [cohort.bag(i) for i in range(len(cohort))]))
     assert [result.name for result in found] == list(cohort.slide_ids)
@@ -55,7 +55,7 @@ def test_predictions_of_patients_are_those_of_training(precision: str, cohort: C
     own = Cohort.from_bags(slides, ["a", "a", "b", "b"] * 2)  # patients by their barcodes
     model = small(seed=5)
     about = card(model, level="patient", training={"settings": {"precision": precision}})
-    feed = Feed(own, GRAPH, grid=3, level="patient")
+    feed = Feed(own, GRAPH, raster=Raster(3), level="patient")
     found = list(apply_model(model, about, slides))
     assert [result.name for result in found] == [name[:12] for name in names[::2]]
     fed = run_model(model, feed.prepared(range(len(feed))), device="auto", precision=precision)
@@ -104,7 +104,7 @@ def test_a_patient_is_one_bag_of_all_its_slides(bags: list[Bag], small) -> None:
     assert [bag.slide_id for bag in first.bags] == [names[0], names[2]]
     assert [len(part) for part in first.attention] == [len(slides[0]), len(slides[2])]
     assert sum(part.sum() for part in first.attention) == pytest.approx(1, abs=1e-5)
-    whole = Batch.of([slides[0], slides[2]], GRAPH, 3).as_one_bag()
+    whole = Batch.of([slides[0], slides[2]], GRAPH, Raster(3)).as_one_bag()
     with torch.inference_mode():
         assert model.probabilities(model.eval()(whole))[0].numpy() == pytest.approx(first.probabilities, abs=1e-6)
 

@@ -14,7 +14,7 @@ from safetensors.torch import load_file, save_file
 
 from jigsawmil.bags.bag import Bag
 from jigsawmil.errors import StudyError
-from jigsawmil.graph import GraphConfig
+from jigsawmil.graph_config import GraphConfig, Raster
 from jigsawmil.nn.batch import Batch
 from jigsawmil.nn.model import Model
 from jigsawmil.train import checkpoint
@@ -142,7 +142,7 @@ from jigsawmil import Bag, Batch, load_model
 model, card = load_model(sys.argv[1])
 features, coords = torch.linspace(-1, 1, 12 * 16).reshape(12, 16), torch.arange(24.0).reshape(12, 2)
 bag = Bag(slide_id="s", features=features, coords=coords)
-print(model.probabilities(model(Batch.of(bag, card.graph, card.model.grid)))[0, 1].item().hex(), card.classes)
+print(model.probabilities(model(Batch.of(bag, card.graph, card.model.raster)))[0, 1].item().hex(), card.classes)
 """
     command = [sys.executable, "-W", "error", "-c", code, str(saved)]
     shown = subprocess.run(command, capture_output=True, text=True, cwd=tmp_path, timeout=120)
@@ -150,7 +150,7 @@ print(model.probabilities(model(Batch.of(bag, card.graph, card.model.grid)))[0, 
     features, coords = torch.linspace(-1, 1, 12 * 16).reshape(12, 16), torch.arange(24.0).reshape(12, 2)
     bag = Bag(slide_id="s", features=features, coords=coords)
     model = small().eval()
-    here = model.probabilities(model(Batch.of(bag, GraphConfig(k=4), 3)))[0, 1].item()
+    here = model.probabilities(model(Batch.of(bag, GraphConfig(k=4), Raster(3))))[0, 1].item()
     value, classes = shown.stdout.strip().split(" ", 1)
     assert float.fromhex(value) == pytest.approx(here, abs=1e-6)
     assert classes == "('a', 'b')"

@@ -285,3 +285,12 @@ def test_the_saved_model_is_that_of_the_program(fitted: SlideClassifier, phantom
     assert card.encoder == phantom[0][0].encoder
     assert card.training is not None
     assert card.training["slides"] == 20
+
+
+def test_a_preset_sets_what_is_not_given() -> None:
+    classifier = SlideClassifier(preset="paper", k=8)
+    assert classifier._settings() == Settings.preset("paper", k=8)
+    assert clone(classifier)._settings() == classifier._settings()
+    assert "preset" not in classifier.get_params()  # it has become the parameters it stands for
+    with pytest.raises(ConfigError, match="found 'papers', expected one of default, paper"):
+        SlideClassifier(preset="papers")

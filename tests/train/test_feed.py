@@ -14,7 +14,7 @@ from jigsawmil.bags.bag import Bag
 from jigsawmil.bags.formats import write_bag
 from jigsawmil.cohort.cohort import Cohort, LabelledSlide
 from jigsawmil.errors import FeatureError
-from jigsawmil.graph import GraphConfig
+from jigsawmil.graph_config import GraphConfig, Raster
 from jigsawmil.nn.batch import Batch
 from jigsawmil.train.feed import Feed, shuffle_places
 
@@ -37,7 +37,7 @@ def each(feed: Feed) -> list[list[int]]:
 
 def test_every_slide_is_read_and_prepared_once(cohort: Cohort) -> None:
     watched, reads = counting(cohort)
-    feed = Feed(watched, GRAPH, grid=3)
+    feed = Feed(watched, GRAPH, raster=Raster(3))
     assert not reads  # nothing before it is needed
     for _ in range(3):
         first = list(feed.stream(each(feed)))
@@ -49,9 +49,10 @@ def test_every_slide_is_read_and_prepared_once(cohort: Cohort) -> None:
 @pytest.mark.parametrize("share", [0.0, 0.5])
 def test_what_is_kept_stays_within_the_budget(cohort: Cohort, share: float) -> None:
     watched, reads = counting(cohort)
-    sizes = {b.slide_ids[0]: b.nbytes for b in Feed(cohort, GRAPH, grid=3).stream([[i] for i in range(len(cohort))])}
+    stream = Feed(cohort, GRAPH, raster=Raster(3)).stream([[i] for i in range(len(cohort))])
+    sizes = {b.slide_ids[0]: b.nbytes for b in stream}
     budget = share * sum(sizes.values())
-    feed = Feed(watched, GRAPH, grid=3, memory_gb=budget / 1e9)
+    feed = Feed(watched, GRAPH, raster=Raster(3), memory_gb=budget / 1e9)
     for _ in range(2):
         list(feed.stream(each(feed)))
     kept = [slide for slide, count in reads.items() if count == 1]
@@ -60,17 +61,17 @@ def test_what_is_kept_stays_within_the_budget(cohort: Cohort, share: float) -> N
 
 
 def test_a_batch_is_what_the_bags_make(cohort: Cohort) -> None:
-    feed = Feed(cohort, GRAPH, grid=3)
-    got, made = feed.batch([4, 1]), Batch.of([cohort.bag(4), cohort.bag(1)], GRAPH, 3)
+    feed = Feed(cohort, GRAPH, raster=Raster(3))
+    got, made = feed.batch([4, 1]), Batch.of([cohort.bag(4), cohort.bag(1)], GRAPH, Raster(3))
     assert got.slide_ids == made.slide_ids == (cohort.slides[4].slide_id, cohort.slides[1].slide_id)
     assert torch.equal(got.features, made.features)
     assert torch.equal(got.bins, made.bins)
     assert torch.equal(got.graph.indices, made.graph.indices)
-    assert Feed(cohort, None, grid=3).batch([0]).graph is None
+    assert Feed(cohort, None, raster=Raster(3)).batch([0]).graph is None
 
 
 def test_bags_are_found_by_their_slides(cohort: Cohort) -> None:
-    feed = Feed(cohort, None, grid=3)
+    feed = Feed(cohort, None, raster=Raster(3))
     ids = [str(cohort.slide_ids[i]) for i in (7, 2, 11)]
     assert feed.bags_of(ids) == [2, 7, 11]
     assert feed.labels.tolist() == cohort.labels.tolist()
@@ -78,7 +79,7 @@ def test_bags_are_found_by_their_slides(cohort: Cohort) -> None:
 
 
 def test_a_patient_is_one_bag_of_all_its_slides(cohort: Cohort) -> None:
-    feed = Feed(cohort, GRAPH, grid=3, level="patient")
+    feed = Feed(cohort, GRAPH, raster=Raster(3), level="patient")
     patients = list(dict.fromkeys(cohort.patients))
     assert len(feed) == len(patients) < len(cohort)
     for bag, patient in enumerate(patients):
@@ -92,7 +93,7 @@ def test_a_patient_is_one_bag_of_all_its_slides(cohort: Cohort) -> None:
 
 
 def test_no_edge_joins_two_slides_of_a_patient(cohort: Cohort) -> None:
-    feed = Feed(cohort, GraphConfig(k=500), grid=3, level="patient")  # every patch would reach every other
+    feed = Feed(cohort, GraphConfig(k=500), raster=Raster(3), level="patient")  # every patch would reach every other
     bag = next(b for b, slides in enumerate(feed.members) if len(slides) == 2)
     batch = feed.batch([bag, 0])
     graph, owner = batch.graph, np.repeat(range(len(batch.slides)), np.diff(batch.slide_ptr))
@@ -105,7 +106,7 @@ def test_no_edge_joins_two_slides_of_a_patient(cohort: Cohort) -> None:
 
 
 def test_shuffling_moves_patches_within_their_slide_only(cohort: Cohort) -> None:
-    plain, moved = Feed(cohort, GRAPH, grid=3), Feed(cohort, GRAPH, grid=3, shuffle=0)
+    plain, moved = Feed(cohort, GRAPH, raster=Raster(3)), Feed(cohort, GRAPH, raster=Raster(3), shuffle=0)
     for i in range(4):
         bag = cohort.bag(i)
         other = shuffle_places(bag, 0)
@@ -135,7 +136,7 @@ def test_a_slide_that_cannot_be_read_is_named_where_it_would_have_come(cohort: C
             raise FeatureError(f"{bad}: damaged")
         return cohort.read_slide(slide)
 
-    stream = Feed(dataclasses.replace(cohort, read_slide=read), GRAPH, grid=3).stream([[i] for i in range(6)])
+    stream = Feed(dataclasses.replace(cohort, read_slide=read), GRAPH, raster=Raster(3)).stream([[i] for i in range(6)])
     assert [next(stream).slide_ids[0] for _ in range(3)] == cohort.slide_ids[:3].tolist()
     with pytest.raises(FeatureError, match=f"{bad}: damaged"):
         next(stream)
@@ -149,7 +150,7 @@ def test_slides_from_files_are_prepared_once_too(tmp_path: Path, cohort: Cohort)
     rows = [f"{slide.slide_id},{i % 2}" for i, slide in enumerate(cohort.slides[:4])]
     (tmp_path / "labels.csv").write_text("\n".join(["slide_id,label", *rows]))
     read = Cohort.read(tmp_path / "labels.csv", tmp_path / "features")
-    feed = Feed(read, GRAPH, grid=3)
+    feed = Feed(read, GRAPH, raster=Raster(3))
     before = [feed.batch([i]).features.clone() for i in range(4)]
     for file in (tmp_path / "features").iterdir():
         file.unlink()
@@ -158,7 +159,7 @@ def test_slides_from_files_are_prepared_once_too(tmp_path: Path, cohort: Cohort)
 
 def test_a_feed_that_nobody_needs_is_gone_at_once(cohort: Cohort) -> None:
     """With its slides: the next one's would else lie beside them until Python looks for cycles."""
-    feed = Feed(cohort, GRAPH, grid=3)
+    feed = Feed(cohort, GRAPH, raster=Raster(3))
     feed.batch([0])
     store = weakref.ref(feed._slides)
     gc.disable()

@@ -193,6 +193,8 @@ def test_the_gradient_is_clipped(feed: Feed, small: Small) -> None:
     (free,), (clipped,) = gradients(model, feed, [0]), gradients(model, feed, [0], clip=0.01)
     assert torch.cat([g.flatten() for g in free.values()]).norm() > 0.02
     assert torch.cat([g.flatten() for g in clipped.values()]).norm() == pytest.approx(0.01, rel=1e-3)
+    (unlimited,) = gradients(model, feed, [0], clip=0.0)
+    assert all(torch.equal(unlimited[name], free[name]) for name in free)
 
 
 # --- stopping and choosing
@@ -442,7 +444,7 @@ def test_a_state_that_is_none_is_refused(feed: Feed, small: Small, tmp_path: Pat
     ("name", "value"),
     [
         ("epochs", 0), ("epochs", 1.5), ("patience", -1), ("batch_size", 0), ("validation", 0.0), ("validation", 1.0),
-        ("margin", -0.1), ("margin", math.nan), ("lr", 0.0), ("lr", math.nan), ("weight_decay", -1e-5), ("clip", 0.0),
+        ("margin", -0.1), ("margin", math.nan), ("lr", 0.0), ("lr", math.nan), ("weight_decay", -1e-5), ("clip", -1.0),
         ("precision", "float61"),
     ],
 )  # fmt: skip

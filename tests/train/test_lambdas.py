@@ -18,8 +18,8 @@ RULES = {
 }
 
 
-def make(policy: str | float, every: int = 1) -> Lambda:
-    return Lambda(LambdaConfig(policy=policy, a=2.0, b=0.5, every=every))
+def make(policy: str | float, every: int = 1, unit: str = "epochs") -> Lambda:
+    return Lambda(LambdaConfig(policy=policy, a=2.0, b=0.5, every=every, unit=unit))
 
 
 def step(lam: Lambda, slides: str, mil: Sequence[float], jigsaw: Sequence[float]) -> list[float]:
@@ -145,3 +145,17 @@ def test_nonsense_is_refused_with_the_nearest(text: str, told: str) -> None:
 def test_impossible_values_are_refused_by_name(name: str, value: object) -> None:
     with pytest.raises(ConfigError, match=f"lambda {name}: found {value!r}, expected"):
         LambdaConfig(**{name: value})
+
+
+def test_updates_can_come_every_n_steps() -> None:
+    lam, rule = make("em", every=2, unit="steps"), RULES["em"]
+    start = rule(1.0, 3.0)
+    assert step(lam, "a", [1.0], [3.0]) == pytest.approx([start])
+    assert step(lam, "b", [1.0], [5.0]) == pytest.approx([start])
+    assert step(lam, "c", [1.0], [7.0]) == pytest.approx([rule(1.0, 4.0)])  # the mean of the two steps before
+    lam.end_epoch()
+    assert step(lam, "d", [1.0], [1.0]) == pytest.approx([rule(1.0, 4.0)])  # an epoch's end changes nothing
+    assert lam.mean == pytest.approx(rule(1.0, 4.0))  # of the steps with 7 and 1
+    fresh = make("em", every=2, unit="steps")
+    fresh.load(lam.state())
+    assert step(fresh, "e", [1.0], [2.0]) == step(lam, "e", [1.0], [2.0])

@@ -12,6 +12,7 @@ from jigsawmil.graph import GraphConfig
 from jigsawmil.nn.model import METHODS, ModelConfig
 from jigsawmil.nn.options import ModelOptions
 from jigsawmil.train.config import LambdaConfig, TrainConfig
+from jigsawmil.train.presets import PAPER
 from jigsawmil.train.settings import Settings
 
 METHOD = "graph-abmil+jigsaw"
@@ -28,9 +29,9 @@ def test_the_defaults_are_those_of_the_configs() -> None:
 
 
 SKIPPED = {"in_dim", "task", "classes"}  # the cohort's
-ORDER = """method level graph k radius sigma conv hidden layers heads attention_dim gated dropout jigsaw grid share
-kinds lambda_ lambda_a lambda_b lambda_every epochs patience validation margin lr weight_decay batch_size clip
-class_weights device precision"""
+ORDER = """method level graph k radius sigma normalise ties conv hidden layers heads attention_dim attention_bias gated
+dropout jigsaw grid bins share jigsaw_head imposters imposter_loss kinds lambda_ lambda_a lambda_b lambda_every
+lambda_unit epochs patience validation margin lr weight_decay batch_size clip class_weights device precision"""
 
 
 def test_every_field_of_the_configs_can_be_set_and_no_other() -> None:
@@ -61,6 +62,8 @@ def other(setting: Setting) -> Any:
     words = {
         "method": "graph-mil", "level": "patient", "graph": "radius", "sigma": 0.2, "conv": "gcn",
         "jigsaw": "consistency", "lambda_": "balanced", "device": "cpu", "precision": "bfloat16",
+        "normalise": "per-axis", "ties": "exact", "bins": "aspect", "jigsaw_head": "mlp", "imposters": "centre",
+        "imposter_loss": "sum", "lambda_unit": "steps",
     }  # fmt: skip
     if setting.name in words:
         return words[setting.name]
@@ -146,3 +149,40 @@ def test_what_is_impossible_is_refused_before_anything_runs(name: str, value: ob
 
 def test_whole_numbers_are_numbers() -> None:
     assert Settings(lr=1, sigma=2, lambda_=1).train.lambda_.rule().rule(5.0, 5.0) == 1.0
+
+
+NO_PRESETS_BUSINESS = {"method", "level", "device", "radius", "validation", "margin"}  # the last three have no effect
+
+
+def test_the_paper_preset_states_every_setting_that_has_an_effect() -> None:
+    """So that no later default can change it."""
+    assert set(PAPER) == set(Settings().flat()) - NO_PRESETS_BUSINESS
+    paper = Settings.preset("paper")
+    assert (paper.graph.kind, paper.train.patience) == ("knn", 0)  # so radius, validation and margin have none
+
+
+def test_the_paper_preset_is_what_the_paper_prints() -> None:
+    paper = Settings.preset("paper")
+    graph, model, train = paper.graph, paper.model, paper.train
+    assert (graph.k, graph.sigma, graph.normalise, graph.ties) == (50, "max-knn", "per-axis", "exact")
+    assert model.bins == graph.normalise  # one normalisation of the centroids
+    assert (model.conv, model.heads, model.layers, model.hidden) == ("gat", 1, 2, 256)
+    assert (model.attention_bias, model.gated, model.kinds) == (False, False, 0)
+    assert (model.jigsaw, model.grid, model.share, model.imposter_loss) == ("position", 10, 0.9, "sum")
+    assert (train.lr, train.weight_decay, train.lambda_.policy, train.precision) == (1e-4, 1e-5, "em", "float32")
+
+
+def test_settings_that_are_given_override_the_preset() -> None:
+    flat = Settings.from_flat({"preset": "paper", "k": 8, "lambda": "0.5"}).flat()
+    assert flat == {**Settings.preset("paper").flat(), "k": 8, "lambda_": 0.5}
+    assert Settings.preset("default") == Settings.from_flat({"preset": "default"}) == Settings()
+    with pytest.raises(
+        ConfigError, match=r"x: preset: found 'papre', expected one of default, paper. Did you mean 'paper'"
+    ):
+        Settings.from_flat({"preset": "papre"}, "x")
+
+
+def test_settings_know_their_preset() -> None:
+    assert Settings(method="abmil", device="cpu").nearest_preset == ("default", {})
+    assert Settings(k=8).nearest_preset == ("default", {"k": 8})
+    assert Settings.preset("paper", method="abmil", lambda_=0.5).nearest_preset == ("paper", {"lambda_": 0.5})

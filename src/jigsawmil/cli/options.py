@@ -10,6 +10,7 @@ import typer
 from ..cohort.options import TARGET
 from ..config import choose, settings_of
 from ..errors import ConfigError
+from ..train.presets import DEFAULT_PRESET
 from ..train.settings import Settings
 from .arguments import Address, ExecutorName, TableOptions, with_cohort_options
 
@@ -81,14 +82,17 @@ C = TypeVar("C")
 
 
 def with_settings(cls: type[C]) -> type[C]:
-    """Give a group of options a field for each setting that has an option of its own, before its other fields."""
+    """Give a group of options a field for each setting that has an option of its own, before its other fields.
+
+    An option that is not given is None: then the preset decides."""
     fields_of: dict[str, Any] = {}
     for setting in settings_of(Settings):
         if setting.option:
             textual = setting.kind == str | float  # the command line has text only, see `Settings.from_flat`
             flag = f"--{setting.name.rstrip('_').replace('_', '-')}"
-            fields_of[setting.name] = Annotated[str if textual else setting.kind, typer.Option(flag, help=setting.help)]
-            setattr(cls, setting.name, str(setting.default) if textual else setting.default)
+            option = typer.Option(flag, help=setting.help, show_default=str(setting.default))
+            fields_of[setting.name] = Annotated[(str if textual else setting.kind) | None, option]
+            setattr(cls, setting.name, None)
     cls.__annotations__ = {**fields_of, **cls.__annotations__}
     return cls
 
@@ -98,6 +102,12 @@ def with_settings(cls: type[C]) -> type[C]:
 class MethodOptions:
     """The method and its training."""
 
+    preset: Annotated[
+        str,
+        typer.Option(
+            help="Settings that are not given: default (recommended), or paper (arXiv 2603.20386, see docs/paper.md)."
+        ),
+    ] = DEFAULT_PRESET
     more: Annotated[
         list[str] | None,
         typer.Option(
@@ -108,17 +118,19 @@ class MethodOptions:
     ] = None
 
     def settings(self, method: str, where: WhereOptions = HERE) -> Settings:
-        values = asdict(self)
-        more = key_values(values.pop("more") or [])
-        own = {name.rstrip("_") for name in (*values, "method")}
+        options = asdict(self)
+        more = key_values(options.pop("more") or [])
+        own = {name.rstrip("_") for name in (*options, "method")}
+        values = {name: value for name, value in options.items() if value is not None}
         for key in more:
             if key in own:  # two ways to say one thing can contradict each other
                 raise ConfigError(
                     f"--set {key}: this setting has an option of its own. Use --{key.replace('_', '-')}, see --help."
                 )
             choose("--set", key, [s.name for s in settings_of(Settings) if s.name.rstrip("_") not in own])
-        where.check_device(values["device"])  # before anything is read
-        return Settings.from_flat({**values, **more, "method": method})
+        settings = Settings.from_flat({**values, **more, "method": method})
+        where.check_device(settings.train.device)  # before anything is read
+        return settings
 
 
 def key_values(pairs: list[str]) -> dict[str, Any]:

@@ -165,7 +165,7 @@ def _other(rank: int, line: Any) -> None:
     graph = settings.graph if settings.needs_graph else None
     with _joined(rank, assigned):  # first: if reading fails, the others learn of it
         feed = Feed(
-            assigned.source.read(), graph, settings.model.grid, memory_gb=assigned.memory_gb, level=settings.level
+            assigned.source.read(), graph, settings.model.raster, memory_gb=assigned.memory_gb, level=settings.level
         )
         team = Team(rank, assigned.size, settings.train.device)
         fit_split(feed, assigned.split, settings, assigned.seed, assigned.fold, None, assigned.state, team)

@@ -12,7 +12,8 @@ from torch import Tensor
 
 from ..bags.bag import Bag
 from ..errors import ConfigError
-from ..nn.batch import Batch
+from ..graph_config import Raster
+from ..nn.batch import Batch, raster_extent
 from ..nn.encoder import GraphEncoder
 from ..nn.model import Model
 from ..tasks import get_task
@@ -195,20 +196,21 @@ def seen_maps(model: Model, card: ModelCard, seen: Seen, *, neighbours: bool = T
                 bias=_numpy(bias[0]),
                 logits=_numpy(output.logits[0]),
                 probabilities=seen.probabilities,
-                jigsaw=None if guesses is None else expected_place(guesses[i], bag.coords, card.model.grid),
+                jigsaw=None if guesses is None else expected_place(guesses[i], bag.coords, card.model.raster),
                 edges=attends_to,
             )
             for i, (bag, attention, own, attends_to) in enumerate(parts)
         ]
 
 
-def expected_place(logits: Tensor, coords: Tensor, grid: int) -> Floats:
+def expected_place(logits: Tensor, coords: Tensor, raster: Raster) -> Floats:
     """(patch, 2): mean of the bins' centres under the softmax, in the unit of coords; bins as in `position_bins`."""
+    grid = raster.cells
     p = logits.double().cpu().softmax(dim=1).unflatten(1, (grid, grid))  # (patch, row, column)
     centre = (torch.arange(grid, dtype=torch.float64) + 0.5) / grid
     unit = torch.stack([p.sum(dim=1) @ centre, p.sum(dim=2) @ centre], dim=1)
-    low, high = coords.min(dim=0).values, coords.max(dim=0).values
-    return (low + unit * (high - low)).numpy()
+    low, span = raster_extent(coords, raster.axes)
+    return (low + unit * span).numpy()
 
 
 def _edges(model: Model, card: ModelCard, batch: Batch) -> list[EdgeAttention | None]:

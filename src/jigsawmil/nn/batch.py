@@ -12,8 +12,9 @@ from torch import Tensor
 from ..bags.bag import Bag
 from ..errors import FeatureError
 from ..graph import GraphConfig, SpatialGraph, build_graph, spatial_order
+from ..graph_config import Raster
 
-PAPER = GraphConfig()
+GRAPH, RASTER = GraphConfig(), Raster()
 Spans = tuple[tuple[int, int], ...]
 
 
@@ -36,24 +37,24 @@ class Batch:
     slide_ids: tuple[str, ...]
 
     @classmethod
-    def of(cls, bags: Sequence[Bag] | Bag, graph: GraphConfig | None = PAPER, grid: int = 10) -> "Batch":
+    def of(cls, bags: Sequence[Bag] | Bag, graph: GraphConfig | None = GRAPH, raster: Raster = RASTER) -> "Batch":
         """Prepare bags: order the patches, build the graphs, find the bins."""
         bags = [bags] if isinstance(bags, Bag) else bags
         dims = {bag.dim: bag.slide_id for bag in bags}
         if len(dims) > 1:
             found = ", ".join(f"{dim} ({slide})" for dim, slide in dims.items())
             raise FeatureError(f"slides of one batch have features of several dimensions: {found}; expected one.")
-        return cls.cat([cls._of_one(bag, graph, grid) for bag in bags])
+        return cls.cat([cls._of_one(bag, graph, raster) for bag in bags])
 
     @classmethod
-    def _of_one(cls, bag: Bag, config: GraphConfig | None, grid: int) -> "Batch":
+    def _of_one(cls, bag: Bag, config: GraphConfig | None, raster: Raster) -> "Batch":
         if len(bag) == 0:
             raise FeatureError(f"{bag.slide_id}: the slide has no patches; expected at least one.")
         order = spatial_order(bag.coords)
         bag = dataclasses.replace(bag, features=bag.features[order], coords=bag.coords[order])
         graph = build_graph(bag, config) if config else None
         ptr = (0, len(bag))
-        bins = position_bins(bag.coords, grid)
+        bins = position_bins(bag.coords, raster)
         return cls(bag.features, graph, bins, order, bag.coords, ptr, ptr, (bag.slide_id,))
 
     @classmethod
@@ -117,16 +118,25 @@ class Batch:
         return parts
 
 
-def position_bins(coords: Tensor, grid: int) -> Tensor:
-    """Cell of a grid x grid raster over the slide's bounding box, row by row; the last edge belongs to the last cell.
+def position_bins(coords: Tensor, raster: Raster = RASTER) -> Tensor:
+    """Cell of the raster in which each patch lies, row by row; the last edge belongs to the last cell.
 
-    Each axis fills the grid (unlike the distances, which keep the aspect), so that a narrow slide uses all cells.
+    axes `per-axis`: each axis fills the grid, so that a narrow slide uses all cells; `aspect`: cells are squares, and
+    a narrow slide uses some of them.
     """
+    low, span = raster_extent(coords, raster.axes)
+    unit = (coords - low) / torch.where(span > 0, span, 1.0)
+    column, row = (unit * raster.cells).long().clamp_(max=raster.cells - 1).T
+    return row * raster.cells + column
+
+
+def raster_extent(coords: Tensor, axes: str) -> tuple[Tensor, Tensor]:
+    """Corner and size (x, y) of the rectangle that the raster covers; an axis may have no extent."""
     low = coords.min(dim=0).values
     span = coords.max(dim=0).values - low
-    unit = (coords - low) / torch.where(span > 0, span, 1.0)
-    column, row = (unit * grid).long().clamp_(max=grid - 1).T
-    return row * grid + column
+    if axes == "aspect":
+        span = span.max().expand(2)
+    return low, span
 
 
 def pieces(x: Tensor, spans: Spans) -> tuple[Tensor, ...]:

@@ -74,7 +74,7 @@ class Model(nn.Module):
         if self.jigsaw is None:
             return output.hidden.new_zeros(len(batch.slides))
         hidden, logits = output.hidden, output.jigsaw_logits
-        return self.jigsaw(lambda features: self.encoder(features, batch), batch, hidden, logits, generator)
+        return self.jigsaw(self.encoder, batch, hidden, logits, generator)
 
     def probabilities(self, output: Output) -> Tensor:
         """(bag, class)"""

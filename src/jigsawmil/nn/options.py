@@ -4,6 +4,7 @@ from dataclasses import dataclass
 from typing import NamedTuple
 
 from ..config import choose, one_of, require, setting
+from ..graph_config import AXES, Raster
 from .convs import CONVS
 from .jigsaws import JIGSAWS
 from .poolings import POOLINGS
@@ -49,6 +50,8 @@ METHODS = _Methods(
     }
 )
 DEFAULT_METHOD = "graph-abmil+jigsaw"
+JIGSAW_HEADS = ("linear", "mlp")
+IMPOSTERS = ("all", "centre", "neighbours")
 
 
 def check_method(name: str, where: str = "method") -> None:
@@ -61,18 +64,33 @@ def check_method(name: str, where: str = "method") -> None:
 
 @dataclass(frozen=True, kw_only=True)
 class ModelOptions:
-    """What can be chosen about the parts of a model. The defaults are the paper's."""
+    """What can be chosen about the parts of a model."""
 
     conv: str = setting("gat", f"Graph convolution of graph methods: {one_of(CONVS)}.", option=True)
     hidden: int = setting(256, "Width of the hidden states.")
     layers: int = setting(2, "Layers of the encoder.")
     heads: int = setting(1, "Attention heads of the gat convolution, which share the width; a divisor of hidden.")
     attention_dim: int = setting(128, "Rows of V in the attention pooling.")
+    attention_bias: bool = setting(True, "A bias beside V in the attention pooling; the paper's equation has none.")
     gated: bool = setting(False, "Gated attention pooling (Ilse et al. 2018).")
     dropout: float = setting(0.0, "Dropout after each layer of the encoder.")
     jigsaw: str = setting("position", f"Jigsaw task of +jigsaw methods: {one_of(JIGSAWS)}.", option=True)
     grid: int = setting(10, "Cells per side of the grid whose cells the position task predicts.")
+    bins: str = setting(
+        "per-axis",
+        "What the grid covers: per-axis (each axis of the slide fills it) or aspect (its cells are squares, the longer "
+        "axis fills it).",
+    )
     share: float = setting(0.9, "Share of the patches that the position task asks at each step.")
+    jigsaw_head: str = setting("linear", "What answers the position task: linear, or mlp (one hidden layer, ReLU).")
+    imposters: str = setting(
+        "all",
+        "What the consistency task permutes: all features of the slide, only those of the centre (its neighbours keep "
+        "theirs), or only those of the neighbours.",
+    )
+    imposter_loss: str = setting(
+        "mean", "How the consistency task joins its two terms, real and imposter: their mean or their sum."
+    )
     kinds: int = setting(
         0,
         "Number of patch kinds whose co-occurrence among neighbours the head sees beside the pooled state, in graph "
@@ -88,4 +106,13 @@ class ModelOptions:
         require("heads", self.heads, self.hidden % self.heads == 0, f"a divisor of hidden = {self.hidden}")
         require("dropout", self.dropout, 0 <= self.dropout < 1, "a number in [0, 1)")
         require("share", self.share, 0 < self.share <= 1, "a number in (0, 1]")
+        choose("bins", self.bins, AXES)
+        choose("jigsaw_head", self.jigsaw_head, JIGSAW_HEADS)
+        choose("imposters", self.imposters, IMPOSTERS)
+        choose("imposter_loss", self.imposter_loss, ("mean", "sum"))
         require("kinds", self.kinds, isinstance(self.kinds, int) and self.kinds >= 0, "a whole number of at least 0")
+
+    @property
+    def raster(self) -> Raster:
+        """The grid of the position task."""
+        return Raster(self.grid, self.bins)

@@ -14,7 +14,7 @@ from ..graph import SpatialGraph
 from .batch import Batch, Spans
 from .options import ModelOptions
 
-Encode = Callable[[Tensor], Tensor]  # features over the batch's fixed graph -> hidden
+Encode = Callable[[Tensor, Batch], Tensor]  # features over the graph of a batch -> hidden
 
 
 class Part(nn.Module):

@@ -40,7 +40,7 @@ def degree(graph: SpatialGraph, like: Tensor) -> Tensor:
 
 
 class _NeighbourSum(torch.autograd.Function):
-    """The weights are symmetric and constant, so the backward pass is the forward pass."""
+    """The weights are constant, so the backward pass is the forward pass on the transposed graph; mostly itself."""
 
     @staticmethod
     def forward(ctx: Any, x: Tensor, graph: SpatialGraph) -> Tensor:
@@ -50,7 +50,7 @@ class _NeighbourSum(torch.autograd.Function):
     @staticmethod
     @once_differentiable
     def backward(ctx: Any, grad: Tensor) -> tuple[Tensor, None]:
-        return _sum(grad, ctx.graph), None
+        return _sum(grad, ctx.graph.transposed), None
 
 
 class _NeighbourAttention(torch.autograd.Function):

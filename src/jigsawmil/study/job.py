@@ -88,13 +88,13 @@ class Worker:
         self._feed: tuple[tuple[object, ...], Feed] | None = None
 
     def feed(self, job: Job) -> Feed:
-        key = (job.source, job.graph, job.settings.model.grid, job.settings.level, job.shuffled, job.memory_gb)
+        key = (job.source, job.graph, job.settings.model.raster, job.settings.level, job.shuffled, job.memory_gb)
         if self._feed is None or self._feed[0] != key:
             self._feed = None  # its memory is free before the next one takes any
             shuffle = 0 if job.shuffled else None
             cohort, level = self._read(job.source), job.settings.level
             feed = Feed(
-                cohort, job.graph, job.settings.model.grid, memory_gb=job.memory_gb, level=level, shuffle=shuffle
+                cohort, job.graph, job.settings.model.raster, memory_gb=job.memory_gb, level=level, shuffle=shuffle
             )
             self._feed = (key, feed)
         return self._feed[1]

@@ -99,7 +99,8 @@ def _graph_for(settings: Settings, variants: Iterable[Settings]) -> GraphConfig 
     """Methods without a graph share the slides prepared for those with one, so that slides are read once."""
     if settings.needs_graph:
         return settings.graph
-    kin = [v for v in variants if v.needs_graph and (v.model.grid, v.level) == (settings.model.grid, settings.level)]
+    shared = (settings.model.raster, settings.level)
+    kin = [v for v in variants if v.needs_graph and (v.model.raster, v.level) == shared]
     return kin[0].graph if kin else None
 
 

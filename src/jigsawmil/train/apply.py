@@ -52,7 +52,7 @@ def _prepare(card: ModelCard, reading: dict[str, Any], group: tuple[str, Sequenc
     for bag in bags:
         check_fits(bag, card)
     graph = card.graph if METHODS[card.model.method].graph else None
-    return Prepared(name, Batch.of(bags, graph, card.model.grid).as_one_bag(), bags)
+    return Prepared(name, Batch.of(bags, graph, card.model.raster).as_one_bag(), bags)
 
 
 def _read(item: Item, reading: dict[str, Any]) -> Bag:

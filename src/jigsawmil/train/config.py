@@ -6,6 +6,7 @@ from dataclasses import dataclass, field
 from ..config import choose, one_of, require, setting
 from .policies import POLICIES, Policy, find_policy
 
+UNITS = ("epochs", "steps")
 PRECISIONS = ("float32", "bfloat16", "float16")
 
 
@@ -18,13 +19,16 @@ class LambdaConfig:
     )
     a: float = setting(1.0, "Shape a of the Gamma prior, for em and em-per-slide.", name="lambda_a")
     b: float = setting(1.0, "Rate b of the Gamma prior, for em and em-per-slide.", name="lambda_b")
-    every: int = setting(1, "Epochs between two updates of lambda.", name="lambda_every")
+    every: int = setting(1, "Epochs (or steps, see lambda_unit) between two updates of lambda.", name="lambda_every")
+    unit: str = setting("epochs", "What lambda_every counts: epochs or steps.", name="lambda_unit")
 
     def __post_init__(self) -> None:
         self.rule()
         require("lambda a", self.a, 0 < self.a < math.inf, "a number above 0")
         require("lambda b", self.b, 0 <= self.b < math.inf, "a number of at least 0")
-        require("lambda every", self.every, isinstance(self.every, int) and self.every >= 1, "at least 1 epoch")
+        whole = isinstance(self.every, int) and self.every >= 1
+        require("lambda every", self.every, whole, "a whole number of at least 1")
+        choose("lambda unit", self.unit, UNITS)
 
     def rule(self) -> Policy:
         return find_policy(self.policy)(self)
@@ -32,7 +36,7 @@ class LambdaConfig:
 
 @dataclass(frozen=True, kw_only=True)
 class TrainConfig:
-    """How a model is fitted. lr and weight_decay are the paper's; it is silent on the rest."""
+    """How a model is fitted."""
 
     lambda_: LambdaConfig = field(default_factory=LambdaConfig)
     epochs: int = setting(50, "The most passes over the training slides.", option=True)
@@ -49,7 +53,7 @@ class TrainConfig:
     lr: float = setting(1e-4, "Learning rate.", option=True)
     weight_decay: float = setting(1e-5, "Weight decay.")
     batch_size: int = setting(1, "Slides (or patients) per step.", option=True)
-    clip: float = setting(5.0, "Largest norm of the gradient.")
+    clip: float = setting(5.0, "Largest norm of the gradient; 0: no limit.")
     class_weights: bool = setting(False, "Weigh classes by their rarity.")
     device: str = setting("auto", "auto, cpu, cuda, cuda:1.", option=True)
     precision: str = setting("float32", "float32, or bfloat16 or float16 autocast if the device has it.")
@@ -62,5 +66,5 @@ class TrainConfig:
         require("margin", self.margin, self.margin >= 0, "a number of at least 0")
         require("lr", self.lr, self.lr > 0, "a number above 0")
         require("weight_decay", self.weight_decay, self.weight_decay >= 0, "a number of at least 0")
-        require("clip", self.clip, self.clip > 0, "a number above 0")
+        require("clip", self.clip, self.clip >= 0, "a number of at least 0")
         choose("precision", self.precision, PRECISIONS)

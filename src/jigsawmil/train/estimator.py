@@ -22,6 +22,7 @@ from .apply import apply_model
 from .checkpoint import load_model, save_model
 from .feed import Feed
 from .fold import fit_split, make_card
+from .presets import DEFAULT_PRESET, preset_values
 from .settings import Settings
 
 _SETTINGS = {
@@ -33,7 +34,7 @@ class SlideClassifier(ClassifierMixin, BaseEstimator):
     """Fit on bags (or paths of feature files) and one label each; predict on bags.
 
     Parameters are the settings (docs/settings.md) but for `level`; `positive`, `ordinal` and `task` those of `Cohort`;
-    `seed` decides all randomness.
+    `seed` decides all randomness. `preset="paper"` sets those that are not given as the preset does.
     Learned: `classes_` (as given to `fit`, or text after `load`; the positive one last), `model_`, `card_`, `history_`.
     scikit-learn's own AUC takes the last class in sorted order for positive: leave `positive` out there.
     """
@@ -48,6 +49,7 @@ class SlideClassifier(ClassifierMixin, BaseEstimator):
         seed: int = 0,
         **settings: Any,
     ) -> None:
+        settings = preset_values(settings.pop("preset", DEFAULT_PRESET)) | settings
         given = {"method": method, **settings, "positive": positive, "ordinal": ordinal, "task": task, "seed": seed}
         call = inspect.signature(type(self)).bind(**given)  # an unknown name is a TypeError
         call.apply_defaults()
@@ -61,7 +63,7 @@ class SlideClassifier(ClassifierMixin, BaseEstimator):
         settings = self._settings()
         positive = None if self.positive is None else str(self.positive)
         cohort = Cohort.from_bags(_bags(X), y, patients, positive=positive, ordinal=self.ordinal, task=self.task)
-        feed = Feed(cohort, settings.graph if settings.needs_graph else None, settings.model.grid, memory_gb=1e3)
+        feed = Feed(cohort, settings.graph if settings.needs_graph else None, settings.model.raster, memory_gb=1e3)
         split = Fold(train=tuple(map(str, cohort.slide_ids)), test=())
         self.model_, progress = fit_split(feed, split, settings, self.seed, 0)
         self.card_ = make_card(feed, self.model_, settings, self.seed, progress)

@@ -12,7 +12,7 @@ from ..bags.bag import Bag
 from ..bags.store import Store, read_ahead
 from ..cohort.cohort import Cohort
 from ..cohort.labels import group_slides
-from ..graph import GraphConfig
+from ..graph_config import GraphConfig, Raster
 from ..nn.batch import Batch
 from .infer import Prepared
 
@@ -31,7 +31,7 @@ class Feed:
         self,
         cohort: Cohort,
         graph: GraphConfig | None,
-        grid: int,
+        raster: Raster,
         *,
         memory_gb: float = 4.0,
         level: str = "slide",
@@ -39,7 +39,7 @@ class Feed:
     ) -> None:
         self.cohort = cohort
         # of a method of its own a feed would be freed only now and then, with all its slides, beside the next one's
-        self._slides = Store(partial(prepare, cohort, graph, grid, shuffle), memory_gb * 1e9)
+        self._slides = Store(partial(prepare, cohort, graph, raster, shuffle), memory_gb * 1e9)
         groups = cohort_groups(cohort, level)
         self.names = [name for name, _ in groups]  # bag -> its slide, or its patient
         self.members = [slides for _, slides in groups]  # bag -> its slides
@@ -74,12 +74,12 @@ class Feed:
         return (Prepared(self.names[bag], batch) for bag, batch in zip(bags, batches, strict=True))
 
 
-def prepare(cohort: Cohort, graph: GraphConfig | None, grid: int, shuffle: int | None, index: int) -> Batch:
+def prepare(cohort: Cohort, graph: GraphConfig | None, raster: Raster, shuffle: int | None, index: int) -> Batch:
     """A slide as the model takes it."""
     bag = cohort.read_slide(cohort.slides[index])
     if shuffle is not None:
         bag = shuffle_places(bag, shuffle)
-    return Batch.of(bag, graph, grid)
+    return Batch.of(bag, graph, raster)
 
 
 def shuffle_places(bag: Bag, seed: int) -> Bag:

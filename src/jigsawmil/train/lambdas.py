@@ -21,7 +21,7 @@ class Lambda:
         self._start: float | None = None
         self._lambda: dict[str, float] = {}
         self._sums: dict[str, list[float]] = {}  # slide (or "" for all) -> [mil, jigsaw, count]
-        self._epochs = 0
+        self._ended = 0  # epochs or steps
 
     def __call__(self, slide_ids: Sequence[str], mil: Sequence[float], jigsaw: Sequence[float]) -> Tensor:
         """(slide,): the weights for a step, whose losses are noted; `mil` is that of each slide's bag."""
@@ -33,6 +33,7 @@ class Lambda:
             sums[0] += m
             sums[1] += j
             sums[2] += 1
+        self._end("steps")
         return torch.tensor(weights)
 
     @property
@@ -41,17 +42,23 @@ class Lambda:
         return sum(values) / len(values)
 
     def end_epoch(self) -> None:
-        self._epochs += 1
-        if self._epochs % self.config.every == 0:
+        self._end("epochs")
+
+    def _end(self, unit: str) -> None:
+        """One more step or epoch has ended; renew lambda if it is time."""
+        if unit != self.config.unit:
+            return
+        self._ended += 1
+        if self._ended % self.config.every == 0:
             self._lambda.update({key: self.policy.rule(m / n, j / n) for key, (m, j, n) in self._sums.items()})
             self._sums = {}
 
     def state(self) -> dict[str, Any]:
-        return {"start": self._start, "lambda": self._lambda, "sums": self._sums, "epochs": self._epochs}
+        return {"start": self._start, "lambda": self._lambda, "sums": self._sums, "epochs": self._ended}
 
     def load(self, state: dict[str, Any]) -> None:
         self._start, self._lambda = state["start"], state["lambda"]
-        self._sums, self._epochs = state["sums"], state["epochs"]
+        self._sums, self._ended = state["sums"], state["epochs"]
 
     def _key(self, slide: str) -> str:
         return slide if self.policy.per_slide else ""

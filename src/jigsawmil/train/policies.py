@@ -32,7 +32,8 @@ class Policy:
 
     @property
     def _period(self) -> str:
-        return "epoch" if self.config.every == 1 else f"{self.config.every} epochs"
+        unit = self.config.unit
+        return unit.removesuffix("s") if self.config.every == 1 else f"{self.config.every} {unit}"
 
 
 POLICIES: Registry[type[Policy]] = Registry()

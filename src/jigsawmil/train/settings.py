@@ -10,6 +10,7 @@ from ..errors import ConfigError
 from ..graph_config import GraphConfig
 from ..nn.options import DEFAULT_METHOD, METHODS, ModelOptions, check_method
 from .config import TrainConfig
+from .presets import DEFAULT_PRESET, PRESETS, preset_values
 
 if TYPE_CHECKING:
     from ..nn.model import ModelConfig
@@ -46,12 +47,14 @@ class Settings:
 
     @classmethod
     def from_flat(cls, values: Mapping[str, Any], where: str = "settings") -> "Settings":
-        """From a table as people write it: `lambda` has no underscore, and may be the text of a number.
+        """From a table as people write it: `lambda` has no underscore, and may be the text of a number; `preset` names
+        the preset whose settings hold where the table states none.
 
         where: what the table is called in an error.
         """
         check_names(values, where)
         flat = {("lambda_" if name == "lambda" else name): value for name, value in values.items()}
+        flat = preset_values(flat.pop("preset", DEFAULT_PRESET), f"{where}: preset") | flat
         if isinstance(flat.get("lambda_"), str):
             with suppress(ValueError):  # the command line's "0.5" is a study file's 0.5
                 flat["lambda_"] = float(flat["lambda_"])
@@ -59,6 +62,26 @@ class Settings:
             return cls(**flat)
         except ConfigError as error:
             raise ConfigError(f"{where}: {error}") from error
+
+    @classmethod
+    def preset(cls, name: str, **flat: Any) -> "Settings":
+        """The settings of a preset, but for these.
+
+        Example: `Settings.preset("paper", k=8)`
+        """
+        return cls(**(preset_values(name) | flat))
+
+    @property
+    def nearest_preset(self) -> tuple[str, dict[str, Any]]:
+        """The preset that these settings differ least from, and the values in which they differ from it; method and
+        device belong to no preset."""
+        own = self.flat()
+        differing = {}
+        for name in PRESETS:
+            base = Settings.preset(name, method=self.method, device=self.train.device).flat()
+            differing[name] = {key: value for key, value in own.items() if value != base[key]}
+        name = min(differing, key=lambda name: len(differing[name]))
+        return name, differing[name]
 
     def flat(self) -> dict[str, Any]:
         """All settings by name, as a job and a model write them down."""
@@ -80,6 +103,6 @@ class Settings:
 
 def check_names(values: Mapping[str, Any], where: str) -> None:
     """Refuse a name that is no setting's, naming the nearest."""
-    known = [setting.name.rstrip("_") for setting in settings_of(Settings)]
+    known = ["preset", *(setting.name.rstrip("_") for setting in settings_of(Settings))]
     for name in values:
         choose(f"{where}: key", "lambda" if name == "lambda_" else name, known)

@@ -41,7 +41,7 @@ def train_model(
     if settings.level == "patient":
         check_patients(cohort)
     graph = settings.graph if settings.needs_graph else None
-    feed = Feed(cohort, graph, settings.model.grid, memory_gb=memory_gb, level=settings.level)
+    feed = Feed(cohort, graph, settings.model.raster, memory_gb=memory_gb, level=settings.level)
     everything = Fold(train=tuple(map(str, cohort.slide_ids)), test=())
     state = out / f".training-{state_key(settings, seed, fingerprint(cohort))}.state"
     with writing_to(out):

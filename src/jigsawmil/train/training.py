@@ -69,7 +69,8 @@ class Training:
         if share is not None:
             share(self.model)
         self.scaler.unscale_(self.optimiser)
-        torch.nn.utils.clip_grad_norm_(self.model.parameters(), self.config.clip)
+        if self.config.clip:
+            torch.nn.utils.clip_grad_norm_(self.model.parameters(), self.config.clip)
         self.scaler.step(self.optimiser)
         self.scaler.update()
 

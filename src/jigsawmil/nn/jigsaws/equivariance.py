@@ -27,5 +27,5 @@ class Equivariance(Jigsaw):
         self, encode: Encode, batch: Batch, hidden: Tensor, logits: Tensor | None, generator: torch.Generator
     ) -> Tensor:
         moved = permutation(batch, generator)
-        gap = (encode(batch.features[moved]) - hidden[moved]).square()
+        gap = (encode(batch.features[moved], batch) - hidden[moved]).square()
         return torch.stack([part.mean() for part in pieces(gap, batch.slides)])

@@ -1,5 +1,7 @@
 """The paper's jigsaw task: in which cell of its slide does a patch lie?"""
 
+from typing import Self
+
 import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
@@ -14,10 +16,15 @@ from . import JIGSAWS
 class Position(Jigsaw):
     """The paper's task: name your own bin. Cross-entropy on a random share of the patches, drawn again at each step."""
 
-    def __init__(self, hidden: int, grid: int, share: float) -> None:
+    def __init__(self, hidden: int, grid: int, share: float, head: str = "linear") -> None:
         super().__init__()
-        self.head = nn.Linear(hidden, grid * grid)
+        last = nn.Linear(hidden, grid * grid)
+        self.head = last if head == "linear" else nn.Sequential(nn.Linear(hidden, hidden), nn.ReLU(), last)
         self.share = share
+
+    @classmethod
+    def of(cls, options: ModelOptions) -> Self:
+        return cls(options.hidden, options.grid, options.share, options.jigsaw_head)
 
     @classmethod
     def describe(cls, options: ModelOptions) -> str:

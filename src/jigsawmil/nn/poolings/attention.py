@@ -17,15 +17,15 @@ class AttentionPool(Pooling):
 
     phrase = "attention pooling"
 
-    def __init__(self, hidden: int, attention_dim: int, gated: bool = False) -> None:
+    def __init__(self, hidden: int, attention_dim: int, *, bias: bool = True, gated: bool = False) -> None:
         super().__init__()
-        self.view = nn.Linear(hidden, attention_dim)
-        self.gate = nn.Linear(hidden, attention_dim) if gated else None
+        self.view = nn.Linear(hidden, attention_dim, bias)
+        self.gate = nn.Linear(hidden, attention_dim, bias) if gated else None
         self.score = nn.Linear(attention_dim, 1, bias=False)  # mu; a bias would cancel in the softmax
 
     @classmethod
     def of(cls, options: ModelOptions) -> Self:
-        return cls(options.hidden, options.attention_dim)
+        return cls(options.hidden, options.attention_dim, bias=options.attention_bias)
 
     def forward(self, h: Tensor, bags: Spans) -> tuple[Tensor, Tensor]:
         view = torch.tanh(self.view(h))

@@ -15,4 +15,4 @@ class GatedAttentionPool(AttentionPool):
 
     @classmethod
     def of(cls, options: ModelOptions) -> Self:
-        return cls(options.hidden, options.attention_dim, gated=True)
+        return cls(options.hidden, options.attention_dim, bias=options.attention_bias, gated=True)

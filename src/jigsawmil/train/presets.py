@@ -1,0 +1,63 @@
+"""Named sets of settings. A preset states every setting that it fixes: it stays what it is if a default changes.
+
+`default` is what we recommend. `paper` follows the printed equations and constants of arXiv 2603.20386; docs/paper.md
+shows both side by side.
+"""
+
+from collections.abc import Mapping
+from typing import Any
+
+from ..config import choose
+
+DEFAULT_PRESET = "default"
+PAPER: dict[str, Any] = {
+    # Section 3.1: kNN graph on centroids in [0, 1]^2. The text's sigma; silent on ties: exactly k.
+    "graph": "knn",
+    "k": 50,
+    "sigma": "max-knn",
+    "normalise": "per-axis",
+    "ties": "exact",
+    # Section 3.2 and appendix C: two layers of 256. Silent on the number of heads and on dropout: one, and none.
+    "conv": "gat",
+    "layers": 2,
+    "hidden": 256,
+    "heads": 1,
+    "dropout": 0.0,
+    # Equation 1: V without a bias. Silent on its number of rows: 128, as in the public code of Ilse et al. 2018.
+    "attention_dim": 128,
+    "attention_bias": False,
+    "gated": False,
+    "kinds": 0,
+    # Section 4. Silent on the form of the head: linear.
+    "jigsaw": "position",
+    "grid": 10,
+    "bins": "per-axis",
+    "share": 0.9,
+    "jigsaw_head": "linear",
+    # Appendix B: the whole feature matrix is permuted, the two terms are summed.
+    "imposters": "all",
+    "imposter_loss": "sum",
+    # Section 6: the EM rule, "e.g., once per n_lambda epoch". Silent on the prior and on n_lambda: 1 throughout.
+    "lambda_": "em",
+    "lambda_a": 1.0,
+    "lambda_b": 1.0,
+    "lambda_every": 1,
+    "lambda_unit": "epochs",
+    # Appendix C: Adam. Silent on the rest: one slide per step, no clipping, no class weights, and a fixed number of
+    # epochs without held-back slides. 20 epochs are our choice.
+    "lr": 1e-4,
+    "weight_decay": 1e-5,
+    "batch_size": 1,
+    "clip": 0.0,
+    "class_weights": False,
+    "precision": "float32",
+    "epochs": 20,
+    "patience": 0,
+}
+PRESETS: Mapping[str, Mapping[str, Any]] = {DEFAULT_PRESET: {}, "paper": PAPER}
+
+
+def preset_values(name: str, where: str = "preset") -> dict[str, Any]:
+    """The settings that a preset fixes, by their flat names."""
+    choose(where, name, PRESETS)
+    return dict(PRESETS[name])
