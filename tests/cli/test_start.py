@@ -9,6 +9,7 @@ import pytest
 from jigsawmil.cli.app import VERBS, load_verb, verb_helps
 
 HEAVY = ("torch", "scipy", "sklearn", "matplotlib", "numba", "bokeh", "ray")
+STUDIES = Path(__file__).parents[2] / "studies"
 PROGRAM = f"""
 import sys
 from jigsawmil.cli import main
@@ -40,6 +41,15 @@ def test_check_imports_nothing_heavy(cohort: Path) -> None:
     code, printed, heavy = imported("check", "--labels", cohort / "labels.csv", "--features", cohort / "features")
     assert code == 0
     assert "18 slides of 15 patients" in printed
+    assert heavy == []
+
+
+@pytest.mark.parametrize("words", [("study", "table1-cancers"), ("patches", "table2-encoders")])
+def test_published_figures_import_nothing_heavy(words: tuple[str, str]) -> None:
+    verb, name = words
+    code, printed, heavy = imported(verb, STUDIES / f"{name}.toml", "--published")
+    assert code == 0
+    assert "arXiv 2603.20386, Table" in printed
     assert heavy == []
 
 

@@ -33,6 +33,9 @@ method = "graph-abmil+jigsaw"
 
 [published]
 source = "A paper, Table 9"
+folds = 2
+corner = "Method"
+rows.abmil = "ABMIL"
 [published.BRCA]
 abmil = "0.12 ± 0.34"
 """
@@ -66,10 +69,15 @@ def test_a_study_runs_on_standins_and_goes_on_with_them(jigsawmil, file: Path, t
     assert "PHANTOM STAND-INS" in ran.out.splitlines()[1]  # before anything runs, after the slides are drawn
     assert ran.out.count("NO EVIDENCE") == 2  # and under the table
     assert "Drawing 12 phantom slides in place of BRCA" in ran.out
-    assert "0.12" not in said(ran).split("variant")[-1]  # no published figure beside phantoms
+    ours, paper = ran.out.split("A paper, Table 9, run on PHANTOM STAND-INS")[1].split("A paper, Table 9, as published")
+    assert "0.12" not in ours  # no published figure beside phantoms
+    assert "0.12 ± 0.34" in paper
     assert set(table(out / "summary.csv")["cohort"]) == {"phantom BRCA"}
     assert len(table(out / "standins" / "BRCA" / "labels.csv")) == 12
-    assert "NO EVIDENCE" in (out / "table.md").read_text()
+    ours, paper = (out / "table.md").read_text(encoding="utf-8").split("A paper, Table 9, as published")
+    assert "NO EVIDENCE" in ours
+    assert "0.12" not in ours
+    assert "| ABMIL | 0.12 ± 0.34 |" in paper
     before = {p: p.stat().st_mtime_ns for p in (out / "standins").rglob("*")}
     again = jigsawmil("study", file.name, "--phantom")
     assert "4 of 4 jobs are done already" in again.out
@@ -106,3 +114,18 @@ def test_a_study_without_standins_is_told_what_to_write(jigsawmil, file: Path) -
     plain = jigsawmil("study", file, "--out", file.parent / "run")
     assert plain.code == 1
     assert "--phantom" not in said(plain)  # there is no such way
+
+
+def test_the_papers_figures_are_printed_without_data(jigsawmil, file: Path) -> None:
+    ran = jigsawmil("study", file, "--published")
+    assert ran.code == 0, ran.err
+    assert ran.out.startswith("A paper, Table 9, as published\n")
+    lines = [line.split() for line in ran.out.splitlines()]
+    assert lines[1] == ["Method", "BRCA"]
+    assert ["ABMIL", "0.12", "±", "0.34"] in lines
+    assert "2-fold cross-validation" in ran.out
+    assert list(file.parent.iterdir()) == [file]
+    file.write_text(TINY.split("[published]")[0])
+    ran = jigsawmil("study", file, "--published")
+    assert ran.code == 1
+    assert f"{file}: found no figures of a paper, expected a table [published]" in said(ran)

@@ -13,7 +13,7 @@ from rich.console import Console, RenderableType
 from rich.table import Table
 
 from jigsawmil.cli.terminal import stacked
-from jigsawmil.report.paper_tables import PHANTOM, PaperForm, paper_markdown, paper_table
+from jigsawmil.report.paper_tables import PHANTOM, PaperForm, paper_markdown, paper_tables, published_table
 from jigsawmil.study.compare import summarise
 from jigsawmil.study.published import Published
 
@@ -43,6 +43,10 @@ def text(parts: list[RenderableType], width: int) -> str:
     return console.file.getvalue()
 
 
+def shown(summary: pd.DataFrame, form: PaperForm, width: int) -> list[RenderableType]:
+    return [part for table in paper_tables(summary, form) for part in stacked(table, width)]
+
+
 def ours(summary: pd.DataFrame, cohort: str, method: str) -> str:
     row = summary[(summary["cohort"] == cohort) & (summary["variant"] == method)].iloc[0]
     return f"{row['auc_mean']:.3f} ± {row['auc_std']:.3f}"
@@ -55,7 +59,7 @@ def rows_of(said: str) -> dict[str, list[str]]:
 
 
 def test_every_figure_stands_beside_the_published_one(summary: pd.DataFrame) -> None:
-    said = text(stacked(paper_table(summary, form()), 100), 100)
+    said = text(shown(summary, form(), 100), 100)
     found = rows_of(said)
     assert list(found) == METHODS  # in the order of the study
     for method, cells in found.items():
@@ -69,13 +73,13 @@ def test_every_figure_stands_beside_the_published_one(summary: pd.DataFrame) -> 
 
 
 def test_cohorts_keep_the_order_of_the_study(summary: pd.DataFrame) -> None:
-    said = text(stacked(paper_table(summary, form(cohorts=("breast", "colon"))), 100), 100)
+    said = text(shown(summary, form(cohorts=("breast", "colon")), 100), 100)
     assert rows_of(said)["abmil"][:2] == [ours(summary, "breast", "abmil"), "0.4321"]
 
 
 @pytest.mark.parametrize(("width", "blocks"), [(60, 2), (80, 1), (120, 1)])
 def test_what_does_not_fit_beside_each_other_stands_below(summary: pd.DataFrame, width: int, blocks: int) -> None:
-    tables = stacked(paper_table(summary, form()), width)
+    tables = shown(summary, form(), width)
     said = text(tables, width)
     assert sum(isinstance(part, Table) for part in tables) == blocks
     assert max(map(len, said.splitlines())) <= width
@@ -87,34 +91,59 @@ def test_what_does_not_fit_beside_each_other_stands_below(summary: pd.DataFrame,
 
 
 def test_without_figures_it_says_where_they_go(summary: pd.DataFrame) -> None:
-    tables = stacked(paper_table(summary, form({})), 100)
+    tables = shown(summary, form({}), 100)
     said = " ".join(text(tables, 100).split())
     assert "The paper's figures are not given; put them under [published] in studies/x.toml." in said
     assert rows_of(text(tables, 100))["abmil"][1::2] == ["-", "-"]
     assert "not given; put them under [published] in studies/x.toml" in paper_markdown(summary, form({}))
 
 
-def test_phantoms_are_called_so_loudly_and_have_no_published_figures_beside_them(summary: pd.DataFrame) -> None:
+def test_phantoms_are_called_so_loudly_and_the_papers_figures_are_a_table_of_their_own(summary: pd.DataFrame) -> None:
     phantom = summary.assign(cohort="phantom " + summary["cohort"])
     wanted = form(cohorts=("phantom colon", "phantom breast"), phantom=True)
-    tables = stacked(paper_table(phantom, wanted), 100)
-    for said in (text(tables, 100), paper_markdown(phantom, wanted)):
-        joined = " ".join(said.split())
+    parts = shown(phantom, wanted, 100)
+    for said in (text(parts, 100), paper_markdown(phantom, wanted)):
+        above, below = said.split(f"{SOURCE}, as published")
+        joined = " ".join(above.split())
         assert PHANTOM in joined
         assert "NO EVIDENCE" in joined
         assert f"{SOURCE}, run on PHANTOM STAND-INS" in joined
-        assert not any(figure in said for own in FIGURES.values() for figure in own.values())
-        assert ours(summary, "colon", "abmil") in said
-    styles = " ".join(str(span.style) for span in tables[-1].spans)
-    assert "bold red" in styles
+        assert ours(summary, "colon", "abmil") in above
+        figures = [figure for own in FIGURES.values() for figure in own.values()]
+        assert not any(figure in above for figure in figures)
+        assert all(figure in below for figure in figures)
+        assert "phantom" not in below.lower()
+        assert ours(summary, "colon", "abmil") not in below
+    notes = stacked(paper_tables(phantom, wanted)[0], 100)[-1]
+    assert "bold red" in " ".join(str(span.style) for span in notes.spans)
+
+
+def test_without_figures_phantoms_stand_alone(summary: pd.DataFrame) -> None:
+    """Runs of older versions kept none."""
+    phantom = summary.assign(cohort="phantom " + summary["cohort"])
+    (table,) = paper_tables(phantom, form({}, cohorts=("phantom colon", "phantom breast"), phantom=True))
+    assert table.warning == PHANTOM
+
+
+def test_the_papers_table_alone_has_its_own_labels_order_and_digits() -> None:
+    labels = {"rows": {"abmil": "ABMIL"}, "columns": {"breast": "Mamma"}, "corner": "Method", "folds": 7}
+    table = published_table(Published(SOURCE, FIGURES, **labels))
+    assert table.title == f"{SOURCE}, as published"
+    assert [column.header for column in table.columns] == ["Method", "colon", "Mamma"]
+    assert table.rows == [("ABMIL", "0.50 ± 0.10", "0.4321"), ("graph-mil", "0.6", "-")]
+    said = " ".join(table.notes)
+    assert "AUC of 7-fold cross-validation, mean ± standard deviation" in said
+    assert "Mamma is breast in the study file." in said
+    plain = published_table(Published(SOURCE, {"colon": {"abmil": "0.6"}}))
+    assert "standard deviation" not in " ".join(plain.notes)
 
 
 def test_a_variant_that_failed_is_a_dash(summary: pd.DataFrame) -> None:
     lacking = summary[(summary["cohort"] != "colon") | (summary["variant"] != "graph-mil")]
-    said = text(stacked(paper_table(lacking, form()), 100), 100)
+    said = text(shown(lacking, form(), 100), 100)
     assert rows_of(said)["graph-mil"][:2] == ["-", "0.6"]
     assert "- where a job failed" in " ".join(said.split())
-    assert "failed" not in text(stacked(paper_table(summary, form()), 100), 100)
+    assert "failed" not in text(shown(summary, form(), 100), 100)
 
 
 def test_markdown_holds_the_same_table(summary: pd.DataFrame) -> None:

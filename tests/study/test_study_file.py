@@ -101,7 +101,8 @@ def test_on_standins_nothing_of_the_real_cohorts_is_left(tmp_path: Path) -> None
     assert two.labels == str(tmp_path / "standins" / "two" / "labels.csv")
     assert two.options == CohortOptions(positive="a")  # its files have the phantom's columns and units
     assert phantom.splits == {}
-    assert phantom.published == Published("made up", {})
+    assert phantom.published == study.published  # under the names of the real cohorts: no phantom has a figure
+    assert not set(phantom.published.figures) & set(phantom.cohorts)
     assert (phantom.variants, phantom.folds, phantom.seeds) == (study.variants, study.folds, study.seeds)
 
 
@@ -115,7 +116,7 @@ def test_a_study_on_standins_says_so_in_its_folder(tmp_path: Path) -> None:
     assert set(result.predictions["cohort"]) == {"phantom one", "phantom two"}
     about = json.loads((tmp_path / "run" / "study.json").read_text())
     assert about["phantom"] is True
-    assert about["published"] == {"source": "made up", "figures": {}}
+    assert Published(**about["published"]) == study.published
     assert about["cohorts"]["phantom one"]["dim"] == 16
 
 
@@ -178,6 +179,10 @@ GOOD = '[cohorts.c]\nlabels = "l.csv"\nfeatures = "f"\n[variants.abmil]\n'
         ("folds = ", "s.toml: not a TOML file"),
         (GOOD + "[published]\nabmil = 3", "s.toml: published: found source = None"),
         (GOOD + "[published]\nsource = 'T'\nd.abmil = 0.5", "published: cohort: found 'd', expected one of c"),
+        (
+            GOOD + "[published_patches]\nsource = 'T'\nd.dim = 3",
+            "published_patches: cohort: found 'd', expected one of c",
+        ),
         (GOOD + "[cohorts.c.standin]\nm = 3", "s.toml: cohorts.c.standin: key: found 'm'"),
         (GOOD + "[cohorts.c.stand]\nm = 3", "cohorts.c: key: found 'stand', .*Did you mean 'standin'"),
         ("phantom = true\n" + GOOD, "s.toml: key: found 'phantom'"),

@@ -19,6 +19,7 @@ VERBS = {
     "extract": "extract",
     "encoders": "extract",
     "check": "cohorts",
+    "patches": "cohorts",
     "compare": "studies",
     "study": "studies",
     "report": "reports",

@@ -1,13 +1,20 @@
-"""Verbs about cohorts: draw one, look one over."""
+"""Verbs about cohorts: draw one, look one over, count its patches."""
 
-from typing import Annotated
+from dataclasses import asdict
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from ..errors import ConfigError
 from .app import app
-from .arguments import Out, Quiet, TableOptions
+from .arguments import Out, Quiet, ReadingOptions, TableOptions
 from .groups import grouped
 from .screen import console, tracked
+
+if TYPE_CHECKING:
+    from ..bags.counts import PatchStatistics
+    from ..study.published import Published
 
 
 @app.command()
@@ -54,3 +61,62 @@ def check_cohort(
     typer.echo(report.to_json() if json else report.summary())
     if report.errors:
         raise typer.Exit(1)
+
+
+@app.command()
+@grouped
+def patches(
+    reading: ReadingOptions,
+    sources: Annotated[list[Path], typer.Argument(help="A study file, or folders of features.")],
+    out: Annotated[Path | None, typer.Option(help="CSV to write, one row per cohort.")] = None,
+    phantom: Annotated[bool, typer.Option("--phantom", help="Of the stand-ins that the study file describes.")] = False,
+    published: Annotated[
+        bool, typer.Option("--published", help="Print the paper's figures in the study file, and read no features.")
+    ] = False,
+) -> None:
+    """Slides, dimension and patches per slide of cohorts, as the paper's Table 4, from the headers of feature files.
+
+    Example: `jigsawmil patches studies/table2-encoders.toml --published`
+    """
+    from ..report.patch_tables import patch_tables, published_patch_table
+    from ..study.published import published_patches
+    from .terminal import print_stacked
+
+    file = sources[0] if len(sources) == 1 and sources[0].suffix == ".toml" else None
+    if (phantom or published) and file is None:
+        raise ConfigError(f"{sources[0]}: found with --phantom or --published, expected one study file, as in s.toml.")
+    if file and any(reading.reading.values()):
+        raise ConfigError(f"{file}: found with --slide-mpp, --patch-size or --unit; expected these in the study file.")
+    if published and file:
+        print_stacked([published_patch_table(published_patches(file))], console())
+        return
+    found, paper = _of_study(file, phantom) if file else (_of_folders(sources, reading), None)
+    if out is not None:
+        from pandas import DataFrame
+
+        from ..files import write_csv
+
+        write_csv(DataFrame([{"cohort": name, **asdict(own)} for name, own in found.items()]), out)
+    print_stacked(patch_tables(found, paper, phantom=phantom), console())
+
+
+def _of_study(file: Path, phantom: bool) -> "tuple[dict[str, PatchStatistics], Published | None]":
+    from ..config import read_toml
+    from ..study.patches import cohort_patches, standin_patches
+    from ..study.published import patches_in
+    from ..study.study_file import read_study
+    from .studies import check_data
+
+    study = read_study(file)
+    if not phantom:
+        check_data(study, file)
+    return standin_patches(study) if phantom else cohort_patches(study), patches_in(read_toml(file), file.name)
+
+
+def _of_folders(folders: list[Path], reading: ReadingOptions) -> "dict[str, PatchStatistics]":
+    """By the names of the folders; by their paths if two have one name."""
+    from ..bags.counts import patch_statistics
+
+    names = [folder.resolve().name for folder in folders]
+    keys = names if len(set(names)) == len(names) else [str(folder) for folder in folders]
+    return {key: patch_statistics(folder, **reading.reading) for key, folder in zip(keys, folders, strict=True)}

@@ -17,7 +17,7 @@ from ..cluster.studies import run_on_ray
 from ..cohort.cohort import Cohort
 from ..report.control import blind_variants, control_lines, control_table
 from ..report.finish import finish_run, paper_form
-from ..report.paper_tables import PHANTOM, paper_table
+from ..report.paper_tables import PHANTOM, paper_tables
 from ..report.tables import cohorts, comparison_table, summary_table
 from ..slides.find import find_slides
 from ..study.gather import by_reason
@@ -27,7 +27,7 @@ from ..study.study import Study
 from .options import WhereOptions
 from .progress import StudyProgress
 from .screen import console
-from .terminal import rendered, stacked
+from .terminal import print_stacked, rendered
 
 COPIES = Path(".jigsawmil")  # local copies of runs that are kept at a URL
 
@@ -67,7 +67,7 @@ def show_study(study: Study, target: str | Path, where: WhereOptions, quiet: boo
         screen.print(rendered(table, screen.width), "")
     show_control(study, run, screen)
     if form := paper_form(run):
-        screen.print(*stacked(paper_table(run.summary, form), screen.width), "", sep="\n")
+        print_stacked(paper_tables(run.summary, form), screen)
     for cohort, notes in run.notes.items():
         for note in () if quiet else notes:
             screen.print(f"Note on {escape(cohort)}: {escape(note)}", highlight=False, soft_wrap=True)

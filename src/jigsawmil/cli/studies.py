@@ -114,12 +114,18 @@ def study_file(
     phantom: Annotated[
         bool, typer.Option("--phantom", help="On artificial stand-ins for the cohorts, where the file describes them.")
     ] = False,
+    published: Annotated[
+        bool, typer.Option("--published", help="Print the paper's figures in the file, and run nothing.")
+    ] = False,
     quiet: Quiet = False,
 ) -> None:
     """Run a study file: cohorts x variants x folds x seeds. Running again does what is missing.
 
     Example: `jigsawmil study studies/table1-cancers.toml --phantom --jobs 2`
     """
+    if published:
+        show_published(file)
+        return
     from ..study.run_folder import RunFolder
     from ..study.study_file import read_study
     from .show import run_folder, show_study
@@ -131,6 +137,15 @@ def study_file(
     else:
         check_data(study, file)
     show_study(study, out, where, quiet)
+
+
+def show_published(file: Path) -> None:
+    """The paper's table in a study file, without reading data or importing what trains."""
+    from ..report.paper_tables import published_table
+    from ..study.published import published_figures
+    from .terminal import print_stacked
+
+    print_stacked([published_table(published_figures(file))], console())
 
 
 def draw_standins(study: "Study", folder: Path, quiet: bool) -> "Study":

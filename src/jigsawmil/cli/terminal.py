@@ -1,10 +1,10 @@
 """Tables of results on a terminal: what does not fit is left out or broken over lines."""
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 
 from rich import box
 from rich.cells import cell_len
-from rich.console import RenderableType
+from rich.console import Console, RenderableType
 from rich.table import Table as Grid
 from rich.text import Text
 
@@ -36,6 +36,12 @@ def stacked(table: Table, width: int = 80) -> list[RenderableType]:
         room -= needed
     grids = [part for block in blocks for part in (Text(), _grid(block, table, width))][1:]  # a blank line between
     return [Text(table.title, "bold"), *grids, _notes(table)]
+
+
+def print_stacked(tables: Iterable[Table], screen: Console) -> None:
+    """Tables below each other, each with all its columns."""
+    for table in tables:
+        screen.print(*stacked(table, screen.width), "", sep="\n")
 
 
 def _groups(columns: Sequence[Column]) -> Iterator[list[Column]]:

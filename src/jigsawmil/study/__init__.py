@@ -15,6 +15,8 @@ from ..lazy import attach
 if TYPE_CHECKING:
     from .cases import run_maps
     from .compare import compare_methods, summarise
+    from .patches import cohort_patches, standin_patches
+    from .published import Published, published_figures, published_patches
     from .run import Run, open_run
     from .runner import cross_validate
     from .study import Study, cohort_spec
@@ -23,6 +25,6 @@ else:
     __getattr__ = attach(__name__, __file__)
 
 __all__ = [
-    "Run", "Study", "cohort_spec", "compare_methods", "cross_validate", "open_run", "read_study", "run_maps",
-    "summarise",
+    "Published", "Run", "Study", "cohort_patches", "cohort_spec", "compare_methods", "cross_validate", "open_run",
+    "published_figures", "published_patches", "read_study", "run_maps", "standin_patches", "summarise",
 ]  # fmt: skip

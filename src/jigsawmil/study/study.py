@@ -67,7 +67,8 @@ class Study:
 def on_standins(study: Study, folder: Path) -> Study:
     """The same study on phantoms under `folder`, a folder a cohort; their names say what they are, in every table.
 
-    What belongs to the real cohorts stays with them: columns and units of their files, their folds, published figures.
+    What belongs to the real cohorts stays with them: columns and units of their files, their folds. Published figures
+    stay under the names of the real cohorts: a table of their own.
     """
     missing = [name for name in study.cohorts if name not in study.standins]
     if missing:
@@ -81,8 +82,7 @@ def on_standins(study: Study, folder: Path) -> Study:
     for name, spec in study.cohorts.items():
         labels, features = folder / name / "labels.csv", folder / name / "features"
         cohorts[f"phantom {name}"] = CohortSpec(str(labels), str(features), spec.options.only(TARGET))
-    published = study.published and replace(study.published, figures={})
-    return replace(study, cohorts=cohorts, splits={}, published=published, phantom=True)
+    return replace(study, cohorts=cohorts, splits={}, phantom=True)
 
 
 def cohort_spec(values: Mapping[str, Any], where: str = "cohort") -> CohortSpec:

@@ -1,18 +1,18 @@
 """A study read from a TOML file."""
 
-import tomllib
 from pathlib import Path
 from typing import Any
 
 from ..cohort.options import PATH_OPTIONS, CohortOptions
-from ..config import check_type, choose, plain_kind, require, settings_of
+from ..config import check_type, choose, plain_kind, read_toml, require, settings_of
 from ..errors import ConfigError
 from ..synthetic.standins import read_standin
 from ..train.settings import Settings, check_names
-from .published import read_published
+from .published import figures_in, patches_in
 from .study import Study, cohort_spec
 
 STUDY_KEYS = ("folds", "seeds", "by_site", "shuffle_control", "attention", "memory_gb")
+TABLES = ("cohorts", "variants", "defaults", "published", "published_patches")
 PATHS = ("labels", "features", "splits")
 COHORT_KEYS = dict.fromkeys(PATHS, str) | {s.name: plain_kind(s.kind) for s in settings_of(CohortOptions)}
 
@@ -23,18 +23,12 @@ def read_study(path: str | Path) -> Study:
     Example: `read_study("studies/table5-k.toml").variants`
     """
     path = Path(path)
-    try:
-        values = tomllib.loads(path.read_text(encoding="utf-8"))
-    except OSError as error:
-        raise ConfigError(f"{path}: cannot be read ({error.strerror}); expected a study file.") from error
-    except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
-        raise ConfigError(f"{path}: not a TOML file ({error}).") from error
+    values = read_toml(path)
     cohort_tables, variant_tables, defaults = (
-        _table(values.pop(key, {}), f"{path.name}: {key}") for key in ("cohorts", "variants", "defaults")
+        _table(values.get(key, {}), f"{path.name}: {key}") for key in ("cohorts", "variants", "defaults")
     )
-    published = values.pop("published", None)
     for key in values:
-        choose(f"{path.name}: key", key, ("cohorts", "variants", "defaults", "published", *STUDY_KEYS))
+        choose(f"{path.name}: key", key, (*TABLES, *STUDY_KEYS))
     cohorts, splits, standins = {}, {}, {}
     for name, table in cohort_tables.items():
         where = f"{path.name}: cohorts.{name}"
@@ -55,21 +49,21 @@ def read_study(path: str | Path) -> Study:
     for name, table in variant_tables.items():
         where = f"{path.name}: variants.{name}"
         variants[name] = Settings.from_flat({"method": name, **defaults, **_table(table, where)}, where)
-    if "seeds" in values:
-        require(f"{path.name}: seeds", values["seeds"], isinstance(values["seeds"], list), "a list such as [0, 1]")
-        values["seeds"] = tuple(values["seeds"])
-    figures = None
-    if published is not None:
-        figures = read_published(published, cohorts, variants, f"{path.name}: published")
+    published = figures_in(values, path.name)
+    patches_in(values, path.name)  # `jigsawmil patches` prints them; a mistake in them is told in any case
+    given = {key: values[key] for key in STUDY_KEYS if key in values}
+    if "seeds" in given:
+        require(f"{path.name}: seeds", given["seeds"], isinstance(given["seeds"], list), "a list such as [0, 1]")
+        given["seeds"] = tuple(given["seeds"])
     try:
         return Study(
             cohorts=cohorts,
             variants=variants,
             splits=splits,
             standins=standins,
-            published=figures,
+            published=published,
             file=str(path),
-            **values,
+            **given,
         )
     except ConfigError as error:
         raise ConfigError(f"{path.name}: {error}") from error

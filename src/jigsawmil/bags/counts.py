@@ -1,0 +1,42 @@
+"""How many patches the slides of a cohort have: what a paper says of its features."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from ..errors import FeatureError
+from .bag import Unit
+from .formats import find_bags, peek_bag
+
+
+@dataclass(frozen=True)
+class PatchStatistics:
+    """slides: how many. dim: of a patch's features. mean, fewest, most: patches per slide, empty slides included.
+
+    Example: `PatchStatistics.of([50, 70], dim=1024).mean  # 60.0`
+    """
+
+    slides: int
+    dim: int
+    mean: float
+    fewest: int
+    most: int
+
+    @classmethod
+    def of(cls, counts: Sequence[int], dim: int) -> "PatchStatistics":
+        return cls(len(counts), dim, sum(counts) / len(counts), min(counts), max(counts))
+
+
+def patch_statistics(
+    folder: str | Path, *, mpp: float | None = None, patch_size: float | None = None, unit: Unit | None = None
+) -> PatchStatistics:
+    """Of all feature files in a folder, from their headers; the options are those of `read_bag`.
+
+    Example: `patch_statistics("features/").most  # patches of the largest slide`
+    """
+    bags = [peek_bag(path, mpp=mpp, patch_size=patch_size, unit=unit) for path in find_bags(folder).values()]
+    dims = {bag.dim: bag.path.name for bag in bags}
+    if len(dims) > 1:
+        found = ", ".join(f"{dim} ({name})" for dim, name in sorted(dims.items()))
+        raise FeatureError(f"{folder}: found features of {found} columns, expected one number. One folder per encoder.")
+    return PatchStatistics.of([bag.n for bag in bags], bags[0].dim)
