@@ -64,6 +64,14 @@ def test_a_table_has_a_figure_of_the_paper_for_all_that_is_run_and_the_rest_have
 
 
 @pytest.mark.parametrize("file", FILES, ids=lambda file: file.stem)
+def test_every_variant_follows_the_paper_but_for_what_its_table_varies(file: Path) -> None:
+    for name, settings in read_study(file).variants.items():
+        preset, differing = settings.nearest_preset
+        assert preset == "paper"
+        assert set(differing) <= {"lambda_", "k", "conv"}, name
+
+
+@pytest.mark.parametrize("file", FILES, ids=lambda file: file.stem)
 def test_a_file_says_where_its_data_go_and_which_recipe_makes_the_labels(file: Path) -> None:
     head = file.read_text(encoding="utf-8").split("\nfolds")[0]
     assert f"jigsawmil study studies/{file.name} --phantom" in head
