@@ -110,7 +110,7 @@ def jigsaw(found: Found) -> list[str]:
             ["difference of AUC", "mean [95 % interval]", "p"],
             [[name, stated(c), p_value(c["p"])] for name, c in found["contrasts"].items() if "without" not in name],
         ),
-        "What this says on the open claims of [how we read the paper](paper.md#what-the-evidence-says):",
+        "What this says on the open claims of [the weight of the jigsaw](lambda.md#what-the-evidence-says):",
         "\n".join(f"- {claim}" for claim in claims(found)),
         "Asked after this table had been seen, and counted in no sum above: 80 slides also mean twice the steps, so 40 "
         "slides were given as many.",

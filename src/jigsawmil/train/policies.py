@@ -1,6 +1,6 @@
 """Rules for lambda, the weight of the jigsaw: Loss = MIL + lambda * jigsaw.
 
-What each rule implies, and what was measured, is in docs/paper.md and docs/results.md. A new rule is a class like
+What each rule implies, and what was measured, is in docs/lambda.md and docs/results.md. A new rule is a class like
 those below, in `POLICIES` under the name by which people choose it.
 """
 

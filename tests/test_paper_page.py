@@ -1,0 +1,96 @@
+"""docs/paper.md and docs/lambda.md state the numbers that the paper's tables, our results and the formulas give."""
+
+import importlib
+import re
+import sys
+from collections import Counter
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from jigsawmil.config import settings_of
+from jigsawmil.train import Settings
+
+ROOT = Path(__file__).parents[1]
+sys.path.insert(0, str(ROOT))  # tools/ is not installed with the package
+arithmetic: Any = importlib.import_module("tools.paper_arithmetic")
+
+NUMBER = re.compile(r"[+-]?\d+\.\d+|\d+ of \d+|\d+,\d{3}")
+STATUSES = ("exact", "switch", "reading", "stated reason", "background")
+SECTION = re.compile(r"\b([A-E]\.\d|[237]\.[12])\b")  # of the paper; no figure on these pages looks like one
+
+
+def numbers(text: str) -> set[str]:
+    return set(NUMBER.findall(SECTION.sub("", text)))
+
+
+def section(page: str, title: str) -> str:
+    text = (ROOT / "docs" / page).read_text(encoding="utf-8")
+    return text.split(f"\n## {title}\n")[1].split("\n## ")[0]
+
+
+@pytest.fixture(scope="module")
+def tables() -> Any:
+    return arithmetic.Tables()
+
+
+def test_the_disagreements_have_the_numbers_that_are_printed(tables: Any) -> None:
+    text = section("paper.md", "Where the text and the tables disagree")
+    parts = re.split(r"^(\d+)\. ", text.split("\n\n**Formulas and words**")[0], flags=re.MULTILINE)
+    found = {int(number): numbers(item) for number, item in zip(parts[1::2], parts[2::2], strict=True)}
+    printed = {number: numbers(" ".join(lines)) for number, lines in arithmetic.disagreements(tables).items()}
+    assert list(found) == list(range(1, 23))
+    assert found == {number: printed.get(number, set()) for number in found}
+
+
+def test_what_the_paper_reports_has_its_figures(tables: Any) -> None:
+    known = numbers(" ".join([*tables.cells.values(), *arithmetic.claims(tables), *arithmetic.FIXED]))
+    assert numbers(section("paper.md", "What the paper reports")) <= known
+
+
+def test_what_we_measured_is_in_the_results() -> None:
+    results = (ROOT / "docs" / "results.md").read_text(encoding="utf-8")
+    assert numbers(section("paper.md", "What we measured")) <= numbers(results)
+
+
+def test_the_page_on_lambda_has_the_numbers_that_are_printed(tables: Any) -> None:
+    known = numbers(" ".join([*tables.cells.values(), *arithmetic.em_rule()]))
+    for title in ("What the EM rule implies", "`balanced`", "What the evidence says"):
+        assert numbers(section("lambda.md", title)) <= known
+
+
+def test_the_check_sees_a_wrong_number() -> None:
+    assert numbers("+0.020 in Section 7.2 (7.2, E.1), 5 of 7, 1,133 slides") == {"+0.020", "5 of 7", "1,133"}
+
+
+def statements() -> list[tuple[str, str, str]]:
+    """Number, status and place of each."""
+    text = (ROOT / "docs" / "paper-statements.md").read_text(encoding="utf-8")
+    return re.findall(r"^\| (\d+) \| [^|]* \| [^|]* \| ([^|]*) \| ([^|]*)\|$", text, flags=re.MULTILINE)
+
+
+def test_all_96_statements_have_a_status() -> None:
+    assert [int(number) for number, *_ in statements()] == list(range(1, 97))
+    kinds = Counter(status.split(" `")[0] for _, status, _ in statements())
+    stated = ", ".join(f"{kinds.pop(kind)} {kind}" for kind in STATUSES)
+    assert not kinds
+    assert f"Count: {stated}." in (ROOT / "docs" / "paper-statements.md").read_text(encoding="utf-8")
+    assert all(place.strip() for _, status, place in statements() if status != "background")
+
+
+def test_switches_and_files_of_the_statements_exist() -> None:
+    known = {setting.name.rstrip("_") for setting in settings_of(Settings)}
+    switches = [status.split("`")[1] for _, status, _ in statements() if status.startswith("switch")]
+    assert set(switches) <= known
+    files = [name for *_, place in statements() for name in re.findall(r"`([\w/-]+/[\w.-]*)`", place)]
+    assert len(files) > 50
+    assert not [name for name in files if not any((top / name).exists() for top in (ROOT, ROOT / "src" / "jigsawmil"))]
+
+
+def test_the_switches_of_the_readings_exist() -> None:
+    known = {setting.name.rstrip("_") for setting in settings_of(Settings)}
+    rows = re.findall(r"^\|.*\| ([^|]+) \|$", section("paper.md", "Readings"), flags=re.MULTILINE)
+    named = [re.split(r":| of a study", cell)[0] for cell in rows]
+    switches = {name for cell in named for name in re.findall(r"`(\w+)`", cell)} - {"folds", "seeds"}
+    assert {"normalise", "ties", "attention_bias", "lambda_unit"} <= switches <= known
