@@ -88,9 +88,24 @@ def test_switches_and_files_of_the_statements_exist() -> None:
     assert not [name for name in files if not any((top / name).exists() for top in (ROOT, ROOT / "src" / "jigsawmil"))]
 
 
+def readings() -> list[tuple[bool, set[str]]]:
+    """Of each row that has a switch: whether the presets agree (`=`), and the settings."""
+    rows = re.findall(r"^\|.*\| ([^|]*) \| ([^|]*) \|$", section("paper.md", "Readings"), flags=re.MULTILINE)
+    named = [(default, re.split(r":| of a study", cell)[0]) for default, cell in rows]
+    found = [
+        (default.startswith("="), set(re.findall(r"`(\w+)`", cell)) - {"folds", "seeds"}) for default, cell in named
+    ]
+    return [(same, switches) for same, switches in found if switches]
+
+
 def test_the_switches_of_the_readings_exist() -> None:
     known = {setting.name.rstrip("_") for setting in settings_of(Settings)}
-    rows = re.findall(r"^\|.*\| ([^|]+) \|$", section("paper.md", "Readings"), flags=re.MULTILINE)
-    named = [re.split(r":| of a study", cell)[0] for cell in rows]
-    switches = {name for cell in named for name in re.findall(r"`(\w+)`", cell)} - {"folds", "seeds"}
-    assert {"normalise", "ties", "attention_bias", "lambda_unit"} <= switches <= known
+    assert set().union(*(switches for _, switches in readings())) <= known
+
+
+def test_the_readings_name_every_difference_between_the_presets() -> None:
+    default, paper = Settings().flat(), Settings.preset("paper").flat()
+    differ = {name.rstrip("_") for name in default if default[name] != paper[name]}
+    assert {"normalise", "ties", "clip"} <= differ
+    assert differ <= set().union(*(switches for same, switches in readings() if not same))
+    assert all(bool(switches & differ) != same for same, switches in readings())
