@@ -4,6 +4,7 @@ import pytest
 
 from jigsawmil.nn.model import METHODS
 from jigsawmil.report.describe import different, known_settings, method_words, training_words
+from jigsawmil.report.provenance import _presets
 from jigsawmil.train.settings import Settings
 
 FULL = "graph-abmil+jigsaw"
@@ -58,3 +59,10 @@ def test_marks_of_a_job_are_no_settings_and_differences_are_found() -> None:
     differ, shared = different({"a": Settings(k=9), "b": Settings(k=8, lr=1e-3)})
     assert differ == ["k", "lr"]
     assert set(differ) | set(shared) == set(Settings().flat())
+
+
+def test_the_settings_name_their_preset() -> None:
+    assert _presets([Settings(), Settings(method="abmil")]) == "Preset default."
+    few = [Settings.preset("paper", epochs=3, k=8), Settings.preset("paper", epochs=3, lambda_=0.5)]
+    assert _presets(few) == "Preset paper, but epochs = 3."
+    assert _presets([Settings(), Settings.preset("paper")]) == "The variants took different presets."

@@ -10,7 +10,7 @@ import typer
 from ..cohort.options import TARGET
 from ..config import choose, settings_of
 from ..errors import ConfigError
-from ..train.presets import DEFAULT_PRESET
+from ..train.presets import DEFAULT_PRESET, PAPER
 from ..train.settings import Settings
 from .arguments import Address, ExecutorName, TableOptions, with_cohort_options
 
@@ -82,7 +82,7 @@ C = TypeVar("C")
 
 
 def with_settings(cls: type[C]) -> type[C]:
-    """Give a group of options a field for each setting that has an option of its own, before its other fields.
+    """Give a group of options a field for each setting that has an option of its own, after its first field.
 
     An option that is not given is None: then the preset decides."""
     fields_of: dict[str, Any] = {}
@@ -90,10 +90,13 @@ def with_settings(cls: type[C]) -> type[C]:
         if setting.option:
             textual = setting.kind == str | float  # the command line has text only, see `Settings.from_flat`
             flag = f"--{setting.name.rstrip('_').replace('_', '-')}"
-            option = typer.Option(flag, help=setting.help, show_default=str(setting.default))
+            paper = PAPER.get(setting.name, setting.default)
+            values = f"{setting.default}" + (f" ({paper} with --preset paper)" if paper != setting.default else "")
+            option = typer.Option(flag, help=f"{setting.help} Default: {values}.")
             fields_of[setting.name] = Annotated[(str if textual else setting.kind) | None, option]
             setattr(cls, setting.name, None)
-    cls.__annotations__ = {**fields_of, **cls.__annotations__}
+    first, *rest = cls.__annotations__.items()
+    cls.__annotations__ = dict([first, *fields_of.items(), *rest])
     return cls
 
 

@@ -1,11 +1,12 @@
 """How a run came about: settings, versions, machine, time, and how to make it again."""
 
 from collections import Counter
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from typing import Any
 
 from ..study.gather import by_reason
 from ..study.run import Run
+from ..train.settings import Settings
 from .describe import different, known_settings, method_words, study_toml, training_words
 from .html import Html, join, listed, paragraphs, table, tag
 from .tables import counted
@@ -35,7 +36,7 @@ def settings_section(run: Run) -> Html:
     differ, shared = different(variants)
     flat = {name: settings.flat() for name, settings in variants.items()}
     one = next(iter(flat.values()))
-    parts = []
+    parts = [tag("p", _presets(variants.values()))]
     if differ == ["method"] and all(s.method == name for name, s in variants.items()):
         parts.append(tag("p", "The variants differ in their method only. The same for all:"))
     elif differ:
@@ -104,6 +105,18 @@ def missing_section(run: Run) -> Html:
 
 def _settings(run: Run) -> dict[str, Mapping[str, Any]]:
     return {job.variant: job.settings for job in run.jobs}
+
+
+def _presets(variants: Iterable[Settings]) -> str:
+    """Which preset the variants took, and what none of them took from it."""
+    found = [settings.nearest_preset for settings in variants]
+    name = Counter(preset for preset, _ in found).most_common(1)[0][0]
+    if any(preset != name for preset, _ in found):
+        return "The variants took different presets."
+    first = found[0][1]
+    shared = [key for key in first if all(own.get(key) == first[key] for _, own in found)]
+    but = [f"{key.rstrip('_')} = {_shown(first[key])}" for key in shared]
+    return f"Preset {name}" + (f", but {', '.join(but)}." if but else ".")
 
 
 def _titled(name: str, settings: Mapping[str, Any]) -> str:
