@@ -34,7 +34,8 @@ def jigsawmil() -> Program:
             stack.enter_context(mock.patch.object(sys, "argv", ["jigsawmil", *map(str, arguments)]))
             stack.enter_context(mock.patch.dict("os.environ", COLUMNS=str(columns)))
             if not pictures:
-                stack.enter_context(mock.patch("jigsawmil.report.finish.write_pictures", return_value=[]))
+                for name in ("write_pictures", "write_attention_figure"):
+                    stack.enter_context(mock.patch(f"jigsawmil.report.finish.{name}", return_value=[]))
             stack.enter_context(redirect_stdout(out))
             stack.enter_context(redirect_stderr(err))
             try:

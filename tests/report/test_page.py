@@ -58,7 +58,7 @@ class Page(HTMLParser):
 @pytest.fixture
 def undrawn(monkeypatch: pytest.MonkeyPatch) -> None:
     """The words without the pictures, which take the time."""
-    for name in ("band", "calibration", "confusion", "forest", "trace", "trust"):
+    for name in ("attention", "band", "calibration", "confusion", "forest", "trace", "trust"):
         monkeypatch.setattr(sections, f"{name}_figure", lambda *given, **more: b"picture")
     monkeypatch.setattr(examples, "image", lambda figure, kind: b"picture")
 
@@ -146,7 +146,7 @@ def test_nothing_is_fetched(drawn: Path) -> None:
     assert {name for name, _ in page.tags} & {"script", "link", "iframe", "object", "embed"} == set()
     pictures = [attributes["src"] or "" for attributes in page.named("img")]
     assert all(source.startswith(("data:image/svg+xml;base64,", "data:image/png;base64,")) for source in pictures)
-    assert len(pictures) == 6 + 8  # a figure of each kind, eight slides
+    assert len(pictures) == 7 + 8  # a figure of each kind, eight slides
     anchors = {attributes.get("id") for _, attributes in page.tags}
     assert all((link["href"] or "")[0] == "#" and (link["href"] or "")[1:] in anchors for link in page.named("a"))
     assert "url(" not in drawn.read_text()

@@ -16,7 +16,7 @@ from matplotlib.legend import Legend
 
 from jigsawmil.drawing import own_style
 from jigsawmil.errors import StudyError
-from jigsawmil.maps.pictures import attention_figure, attention_maps
+from jigsawmil.maps.pictures import small_map
 from jigsawmil.maps.values import percentiles
 from jigsawmil.nn.model import METHODS
 from jigsawmil.report.plots.curves import roc_figure, roc_plot
@@ -211,7 +211,7 @@ def test_the_highest_colour_lies_on_the_planted_patch(tmp_path: Path) -> None:
     planted, lowest = 20, 0
     attention[planted] = 50
     order = np.random.default_rng(0).permutation(len(coords))
-    figure = attention_figure([("slide", coords[order], attention[order], 512.0)])
+    figure = small_map("slide", coords[order], attention[order], 512.0)
     figure.savefig(tmp_path / "map.png", dpi=figure.dpi)
     picture = imread(tmp_path / "map.png")
     ax = figure.axes[0]
@@ -232,7 +232,7 @@ def test_the_highest_colour_lies_on_the_planted_patch(tmp_path: Path) -> None:
 def test_squares_cover_the_patches_and_nothing_else() -> None:
     coords = lattice()
     for patch_size in (512.0, None):  # unknown: the lattice tells
-        ax = attention_figure([("slide", coords, np.arange(96.0), patch_size)]).axes[0]
+        ax = small_map("slide", coords, np.arange(96.0), patch_size).axes[0]
         (squares,) = ax.findobj(PolyCollection)
         corners = np.array([path.vertices[:4] for path in squares.get_paths()])
         np.testing.assert_array_equal(corners.min(1), coords)
@@ -241,7 +241,7 @@ def test_squares_cover_the_patches_and_nothing_else() -> None:
 
 def test_the_patch_looked_at_lies_on_top_where_patches_overlap() -> None:
     coords, attention = lattice(step=128.0), np.random.default_rng(0).random(96)
-    (squares,) = attention_figure([("slide", coords, attention, 512.0)]).axes[0].findobj(PolyCollection)
+    (squares,) = small_map("slide", coords, attention, 512.0).axes[0].findobj(PolyCollection)
     assert (np.diff(squares.get_array()) > 0).all()  # drawn in this order
 
 
@@ -251,24 +251,16 @@ def test_percentiles_keep_ranks_and_share_ties() -> None:
     assert percentiles(np.full(7, 0.2)).tolist() == [50.0] * 7
 
 
-@pytest.mark.parametrize(("attention", "held"), [(np.full(96, 1 / 96), 48), (np.eye(96)[3], 1)])
-def test_a_map_says_how_far_the_attention_is_spread(attention: np.ndarray, held: int) -> None:
-    figure = attention_figure([("slide", lattice(), attention.astype(np.float32), 512.0)])
-    assert figure.axes[0].get_xlabel() == f"half of the attention on {held} of 96 patches"
-
-
 def test_a_map_of_one_patch_works_and_a_wrong_one_is_refused() -> None:
-    one = attention_figure([("one", np.array([[5.0, 7.0]]), np.ones(1), None)])
-    assert one.axes[0].get_xlabel() == "half of the attention on 1 of 1 patches"
+    one = small_map("one", np.array([[5.0, 7.0]]), np.ones(1))
+    assert len(one.axes[0].findobj(PolyCollection)[0].get_paths()) == 1
     for coords, attention, match in (
         (lattice(), np.ones(95), "same slide"),
         (np.zeros((0, 2)), np.zeros(0), "at least one patch"),
         (lattice(), np.full(96, np.nan), "diverged"),
     ):
         with pytest.raises(StudyError, match=f"S7.*{match}"):
-            attention_figure([("S7", coords, attention, 512.0)])
-    with pytest.raises(StudyError, match="No slide"):
-        attention_figure([])
+            small_map("S7", coords, attention, 512.0)
 
 
 def test_every_text_is_legible(predictions: Make, graded: pd.DataFrame, run: Path, legible: Legible) -> None:
@@ -278,9 +270,6 @@ def test_every_text_is_legible(predictions: Make, graded: pd.DataFrame, run: Pat
     summary = summarise(many, resamples=2).assign(cohort="TCGA-BRCA diagnostic", positive="invasive lobular carcinoma")
     traces = read_traces(run)
     other = traces.assign(variant=traces["variant"] + LONG, cohort="TCGA-BRCA diagnostic")
-    title = "TCGA-A1-A0SB-01Z-00-DX1.B34C267B-CAAF-4AC6-AD5C-276C26F997A1 graph-abmil+jigsaw"
-    slides = [lattice(*shape) for shape in ((30, 6), (12, 12), (6, 30), (20, 16), (10, 14))]
-    items = [(title, coords, np.arange(len(coords), dtype=float), 512.0) for coords in slides]
     with own_style():
         legible(roc_figure(predictions(), CLASSES))
         legible(roc_figure(graded, GRADES))
@@ -289,8 +278,6 @@ def test_every_text_is_legible(predictions: Make, graded: pd.DataFrame, run: Pat
         legible(trace_figure(pd.concat([traces, other])))
         legible(forest_figure(summary))
         legible(forest_figure(pd.concat([summary, summarise(predictions(), resamples=2).assign(cohort="phantom")])))
-        for number in (1, 2, 4, 5):
-            legible(attention_figure(items[:number]))
 
 
 def test_a_method_has_one_colour_in_every_picture(predictions: Make, run: Path) -> None:
@@ -320,29 +307,24 @@ def test_the_same_input_gives_the_same_bytes_whatever_the_users_settings(
     predictions: Make, run: Path, tmp_path: Path, suffix: str
 ) -> None:
     table = predictions({"abmil": 0.1, "graph-abmil": 2.0})
-    items = [("slide a$b$", lattice(), np.random.default_rng(0).random(96), 512.0)]
-    again = np.random.default_rng(1).permutation(96)
-    shuffled = [(title, coords[again], attention[again], edge) for title, coords, attention, edge in items]
     before = dict(matplotlib.rcParams)
-    for folder, rows, maps, settings in (
-        ("one", table, items, {}),
+    for folder, rows, settings in (
+        ("one", table, {}),
         (
             "two",
             table.iloc[::-1].sort_values("variant", kind="stable"),
-            shuffled,
             {"lines.linewidth": 9, "font.size": 30},
         ),
     ):
         with matplotlib.rc_context(settings):
             roc_plot(rows, CLASSES, tmp_path / folder / f"roc{suffix}")
-            attention_maps(maps, tmp_path / folder / f"maps{suffix}")
             if suffix == ".png":
                 trace_plot(run, tmp_path / folder / "trace.png")
                 forest_plot(summarise(rows, resamples=2).assign(cohort="phantom"), tmp_path / folder / "forest.png")
     assert dict(matplotlib.rcParams) == before
     assert not Gcf.figs  # pyplot never heard of them
     files = sorted((tmp_path / "one").iterdir())
-    assert len(files) == (4 if suffix == ".png" else 2)
+    assert len(files) == (3 if suffix == ".png" else 1)
     for file in files:
         assert file.read_bytes() == (tmp_path / "two" / file.name).read_bytes(), file.name
         assert b"Matplotlib v" not in file.read_bytes()

@@ -6,6 +6,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from PIL import Image
 
 from jigsawmil.cohort.options import CohortOptions
 from jigsawmil.errors import ConfigError
@@ -104,6 +105,21 @@ def test_on_standins_nothing_of_the_real_cohorts_is_left(tmp_path: Path) -> None
     assert phantom.published == study.published  # under the names of the real cohorts: no phantom has a figure
     assert not set(phantom.published.figures) & set(phantom.cohorts)
     assert (phantom.variants, phantom.folds, phantom.seeds) == (study.variants, study.folds, study.seeds)
+
+
+def test_reference_images_are_relative_to_the_file_and_there(tmp_path: Path) -> None:
+    text = TOML.replace("[cohorts.two]", '[cohorts.one.reference]\na = "reference/a.png"\n\n[cohorts.two]') + STANDIN
+    file, image = write(tmp_path, text), tmp_path / "reference" / "a.png"
+    with pytest.raises(ConfigError, match=r"cohorts.one.reference: a: .*reference/a.png: no such file"):
+        read_study(file)
+    image.parent.mkdir()
+    image.write_text("no image")
+    with pytest.raises(ConfigError, match=r"a.png: not an image that can be read"):
+        read_study(file)
+    Image.new("RGB", (4, 3)).save(image)
+    study = read_study(file)
+    assert study.references == {"one": {"a": str(image.resolve())}}
+    assert on_standins(study, tmp_path / "standins").references == {}  # they show real tissue
 
 
 def test_a_study_on_standins_says_so_in_its_folder(tmp_path: Path) -> None:

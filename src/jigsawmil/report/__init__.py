@@ -12,11 +12,12 @@ from typing import TYPE_CHECKING
 from ..lazy import attach
 
 if TYPE_CHECKING:
+    from .attention import attention_points, attention_rows, write_attention_figure
     from .finish import finish_run
     from .page import write_report
 else:
     __getattr__ = attach(__name__, __file__)
 
 __all__ = [
-    "finish_run", "write_report",
+    "attention_points", "attention_rows", "finish_run", "write_attention_figure", "write_report",
 ]  # fmt: skip

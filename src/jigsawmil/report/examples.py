@@ -67,11 +67,12 @@ def attention_of(run: Run, cohort: str, variant: str, case: str) -> tuple[str, F
     for seed, fold in sorted(zip(mine["seed"], mine["fold"], strict=True)):
         for job in run.jobs:
             if (job.cohort, job.variant, job.seed, job.fold) == (cohort, variant, seed, fold):
-                return _kept(job.files.attention, names)
+                return kept_attention(job.files.attention, names)
     return None
 
 
-def _kept(file: Path, names: Sequence[str]) -> tuple[str, Floats, Floats] | None:
+def kept_attention(file: Path, names: Sequence[str]) -> tuple[str, Floats, Floats] | None:
+    """Slide, coords and attention of the first of these slides that a job kept; None if it kept none of them."""
     try:
         with safe_open(file, framework="numpy") as held:
             keys = set(held.keys())

@@ -8,6 +8,7 @@ from ..files import replacing
 from ..study.run import Run
 from ..study.runner import cross_validate
 from ..study.study import Study
+from .attention import write_attention_figure
 from .paper_tables import PaperForm, paper_markdown
 from .pictures import write_pictures
 
@@ -34,7 +35,10 @@ def finish_run(run: Run) -> list[Path]:
             with replacing(run.files.paper_table) as temporary:
                 temporary.write_text(paper_markdown(run.summary, form), encoding="utf-8")
         tasks = {name: run.task(name) for name in run.cohorts}
-        return write_pictures(run.folder, run.predictions, run.summary, run.classes, tasks)
+        written = write_pictures(run.folder, run.predictions, run.summary, run.classes, tasks)
+        for name in run.cohorts:
+            written += write_attention_figure(run, name, run.files.plots / f"attention-figure-{name}.png")[:1]
+        return written
     except OSError as error:
         raise StudyError(f"{run.folder}: cannot be written ({error.strerror}). Choose another place.") from error
 

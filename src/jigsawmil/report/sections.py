@@ -10,11 +10,13 @@ import pandas as pd
 
 from ..drawing import Styles
 from ..errors import StudyError
+from ..maps.attention_figure import attention_figure
 from ..statistics.bands import RESAMPLES, Kind
 from ..study.control import shuffle_control
 from ..study.predictions import Pooled, fold_areas, pool
 from ..study.run import Run
 from ..tasks import FIGURES, Task, get_task
+from .attention import attention_caption, attention_rows
 from .control import blind_variants, control_lines, control_table
 from .examples import SHOWN, example_cards, has_attention
 from .headline import Answer, answer, behind
@@ -107,6 +109,8 @@ def cohort_sections(part: CohortPart) -> Iterator[Section]:
     if len(part.run.control):
         yield "Does place matter?", control_section(part)
     yield "Losses and lambda", training_section(part)
+    if attention := attention_section(part):
+        yield "Attention", attention
     yield "Slides to look at", examples_section(part)
     if faithful := faithfulness_section(part):
         yield "Can the maps be trusted?", faithful
@@ -228,6 +232,15 @@ def training_section(part: CohortPart) -> Html:
     caption = "A line a job (fold and seed) over its epochs; a dot marks the epoch whose weights were kept."
     figure = trace_figure(traces, across=2, styles=part.styles)
     return picture(figure, "Losses, lambda and validation AUC over epochs", caption)
+
+
+def attention_section(part: CohortPart) -> Html:
+    """The attention figure; empty if no attention was kept."""
+    rows = attention_rows(part.run, part.name)
+    if not rows:
+        return Html()
+    words = f"Attention weights of {', '.join(panel.variant for panel in rows[0].panels)} on a test slide per class"
+    return picture(attention_figure(rows), words, attention_caption(rows))
 
 
 def examples_section(part: CohortPart) -> Html:

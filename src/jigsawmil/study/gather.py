@@ -15,7 +15,7 @@ from .control import shuffle_control
 from .job import Job
 from .records import CohortRecord, StudyRecord
 from .run_folder import RunFolder
-from .study import CohortSpec, Study
+from .study import Study
 
 
 def by_reason(failed: Mapping[str, str]) -> dict[str, list[str]]:
@@ -44,7 +44,7 @@ def gather(
     write_csv(pd.DataFrame(rows, columns=["cohort", "name", "reason"]), run.table("left_out"))
     write_csv(_slides(cohorts), run.table("slides"))
     record = StudyRecord(
-        cohorts={name: _cohort_record(study.cohorts[name], cohort) for name, cohort in cohorts.items()},
+        cohorts={name: _cohort_record(study, name, cohort) for name, cohort in cohorts.items()},
         variants=tuple(study.variants),
         jobs=len(jobs),
         failed=failed,
@@ -57,7 +57,8 @@ def gather(
     record.write(run.study)
 
 
-def _cohort_record(source: CohortSpec, cohort: Cohort) -> CohortRecord:
+def _cohort_record(study: Study, name: str, cohort: Cohort) -> CohortRecord:
+    source = study.cohorts[name]
     return CohortRecord(
         labels=source.labels,
         features=source.features,
@@ -67,6 +68,7 @@ def _cohort_record(source: CohortSpec, cohort: Cohort) -> CohortRecord:
         dim=cohort.dim,
         encoder=cohort.encoder,
         notes=cohort.notes,
+        reference=study.references.get(name, {}),
     )
 
 

@@ -7,6 +7,7 @@ from typing import Any
 from ..cohort.cohort import Cohort
 from ..cohort.split_files import read_splits, write_folds
 from ..cohort.splits import Fold, check_folds, make_folds
+from ..config import choose
 from ..errors import JigsawmilError, StudyError
 from ..graph import GraphConfig
 from ..train.settings import Settings
@@ -30,6 +31,9 @@ def plan(study: Study, out: Path, processes: int = 1) -> tuple[list[Job], dict[s
 def prepare(study: Study) -> tuple[dict[str, Cohort], Folds]:
     """Cohorts and folds: everything that can be known without a run folder."""
     cohorts = {name: spec.read() for name, spec in study.cohorts.items()}
+    for name, images in study.references.items():
+        for label in images:
+            choose(f"cohorts.{name}.reference: class", label, cohorts[name].classes)
     if any(settings.level == "patient" for settings in study.variants.values()):
         for cohort in cohorts.values():
             check_patients(cohort)

@@ -23,6 +23,7 @@ class CohortRecord:
     dim: int | None = None
     encoder: str | None = None
     notes: tuple[str, ...] = ()
+    reference: Mapping[str, str] = field(default_factory=dict)  # class -> image of its known morphology
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -76,6 +77,7 @@ def _cohort(values: Mapping[str, Any], classes: list[str]) -> CohortRecord:
         dim=values.get("dim"),
         encoder=values.get("encoder"),
         notes=tuple(map(str, values.get("notes") or ())),
+        reference=dict(values.get("reference") or {}),
     )
 
 

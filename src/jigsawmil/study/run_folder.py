@@ -115,11 +115,6 @@ class RunFolder:
         found = sorted(self.jobs.glob(f"*/*/seed*-fold*/{JobFolder.RECORD}"))
         return [JobFolder(file.parent) for file in found]
 
-    def first_jobs(self) -> list[JobFolder]:
-        """The job of fold 0 and the first seed by name, of every variant on every cohort."""
-        variants = sorted(self.jobs.glob("*/*"))
-        return [JobFolder(job) for variant in variants for job in sorted(variant.glob("seed*-fold0"))[:1]]
-
     def traces(self) -> list[Path]:
         """The trace of every job; its folder is named after the job, that one's after the variant, then the cohort."""
         return sorted(self.jobs.glob("*/*/seed*/trace.csv"))

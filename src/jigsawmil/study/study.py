@@ -31,6 +31,7 @@ class Study:
     """What is run. `splits`: a cohort's own folds from a file. by_site: folds keep the slides of a site together.
 
     standins: numbers of a cohort that a phantom may have in its place. phantom: the cohorts are such stand-ins.
+    references: of a cohort, class -> an image of its known morphology, for the attention figure.
     published: figures to print beside those of the study. file: where the study was read from.
     """
 
@@ -45,6 +46,7 @@ class Study:
     memory_gb: float = 4.0
     standins: Mapping[str, StandIn] = field(default_factory=dict)
     phantom: bool = False
+    references: Mapping[str, Mapping[str, str]] = field(default_factory=dict)
     published: Published | None = None
     file: str | None = field(default=None, compare=False)
 
@@ -67,8 +69,8 @@ class Study:
 def on_standins(study: Study, folder: Path) -> Study:
     """The same study on phantoms under `folder`, a folder a cohort; their names say what they are, in every table.
 
-    What belongs to the real cohorts stays with them: columns and units of their files, their folds. Published figures
-    stay under the names of the real cohorts: a table of their own.
+    What belongs to the real cohorts stays with them: columns and units of their files, their folds, reference images.
+    Published figures stay under the names of the real cohorts: a table of their own.
     """
     missing = [name for name in study.cohorts if name not in study.standins]
     if missing:
@@ -82,7 +84,7 @@ def on_standins(study: Study, folder: Path) -> Study:
     for name, spec in study.cohorts.items():
         labels, features = folder / name / "labels.csv", folder / name / "features"
         cohorts[f"phantom {name}"] = CohortSpec(str(labels), str(features), spec.options.only(TARGET))
-    return replace(study, cohorts=cohorts, splits={}, phantom=True)
+    return replace(study, cohorts=cohorts, splits={}, references={}, phantom=True)
 
 
 def cohort_spec(values: Mapping[str, Any], where: str = "cohort") -> CohortSpec:

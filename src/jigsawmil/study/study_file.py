@@ -29,14 +29,16 @@ def read_study(path: str | Path) -> Study:
     )
     for key in values:
         choose(f"{path.name}: key", key, (*TABLES, *STUDY_KEYS))
-    cohorts, splits, standins = {}, {}, {}
+    cohorts, splits, standins, references = {}, {}, {}, {}
     for name, table in cohort_tables.items():
         where = f"{path.name}: cohorts.{name}"
         table = dict(_table(table, where))
         if "standin" in table:
             standins[name] = read_standin(table.pop("standin"), f"{where}.standin")
+        if "reference" in table:
+            references[name] = _references(table.pop("reference"), path.parent, f"{where}.reference")
         for key, value in table.items():
-            choose(f"{where}: key", key, (*COHORT_KEYS, "standin"))
+            choose(f"{where}: key", key, (*COHORT_KEYS, "standin", "reference"))
             check_type(f"{where}: {key}", value, COHORT_KEYS[key])
         table = {
             key: str(path.parent / value) if key in (*PATHS, *PATH_OPTIONS) else value for key, value in table.items()
@@ -61,12 +63,33 @@ def read_study(path: str | Path) -> Study:
             variants=variants,
             splits=splits,
             standins=standins,
+            references=references,
             published=published,
             file=str(path),
             **given,
         )
     except ConfigError as error:
         raise ConfigError(f"{path.name}: {error}") from error
+
+
+def _references(value: Any, folder: Path, where: str) -> dict[str, str]:
+    """Class -> image; each is there and can be opened."""
+    from PIL import Image
+
+    found = {}
+    for name, given in _table(value, where).items():
+        check_type(f"{where}: {name}", given, str)
+        image = (folder / given).resolve()
+        try:
+            Image.open(image).close()
+        except OSError as error:
+            what = "no such file" if isinstance(error, FileNotFoundError) else "not an image that can be read"
+            raise ConfigError(
+                f"{where}: {name}: {image}: {what}; expected a PNG, JPEG or TIFF of the known morphology of {name}. "
+                "Put it there, or leave the line out."
+            ) from error
+        found[name] = str(image)
+    return found
 
 
 def _table(value: Any, where: str) -> dict[str, Any]:

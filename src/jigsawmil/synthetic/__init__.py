@@ -17,10 +17,11 @@ if TYPE_CHECKING:
     from .phantom import Phantom, make_phantom, phantom_slides, write_phantom
     from .phantom_options import PhantomSpec, phantom_spec
     from .phantom_slide import PhantomSlide
+    from .planted import Planted, read_planted
 else:
     __getattr__ = attach(__name__, __file__)
 
 __all__ = [
-    "Phantom", "PhantomSlide", "PhantomSpec", "make_phantom", "paint_cohort", "phantom_slides", "phantom_spec",
-    "write_phantom",
+    "Phantom", "PhantomSlide", "PhantomSpec", "Planted", "make_phantom", "paint_cohort", "phantom_slides",
+    "phantom_spec", "read_planted", "write_phantom",
 ]  # fmt: skip

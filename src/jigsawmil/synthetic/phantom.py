@@ -30,6 +30,7 @@ from ..errors import ConfigError
 from ..files import new_folder
 from .phantom_options import TYPES, PhantomSpec, phantom_spec
 from .phantom_slide import PATCH_LEVEL0, PhantomSlide, draw_patients, draw_slide, draw_world
+from .planted import TRUTH
 
 
 @dataclass(frozen=True)
@@ -123,5 +124,5 @@ def _write_slide(slide: PhantomSlide, path: Path, half: bool) -> None:
         "level0_height": height,
     }
     names = {"names": ",".join(TYPES[slide.kind])}
-    truth = {"phantom_type": (slide.types.astype(np.uint8), names), "phantom_plant": (slide.plant.astype(np.uint8), {})}
+    truth = {TRUTH: (slide.types.astype(np.uint8), names), "phantom_plant": (slide.plant.astype(np.uint8), {})}
     amend(path, geometry, truth)
