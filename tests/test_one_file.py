@@ -51,7 +51,7 @@ except ConfigError as error:
 jobs = [SimpleNamespace(variant=str(n), settings=Settings(warmup=n).flat()) for n in (1, 2)]
 section = str(settings_section(SimpleNamespace(variants=["1", "2"], jobs=jobs)))
 assert "warmup" in section, section
-assert "| `warmup` | `3` | Epochs of a rising learning rate. | `--warmup` |" in settings_page.page()
+assert "| `warmup` | `3` |  | Epochs of a rising learning rate. | `--warmup` |" in settings_page.page()
 shown = CliRunner().invoke(app, ["train", "--help"], env={"COLUMNS": "300"}).output
 assert "--warmup" in shown and "Epochs of a rising learning rate." in shown, shown
 '''
