@@ -127,5 +127,22 @@ def test_the_real_list_of_brca(jigsawmil, tmp_path: Path) -> None:
     given = ["--clinical", CLINICAL / "tcga_brca_slides.csv", "--out", tmp_path / "labels.csv"]
     ran = jigsawmil("labels", "tcga-brca", *given)
     assert "802 slides of 802 patients. IDC: 663, ILC: 139." in ran.out
+    lines = [" ".join(line.split()) for line in ran.out.splitlines()]
+    assert "stage slides paper patients paper IDC paper ILC paper" in lines
+    assert "all slides 937 1,133 897 1,062 - - - -" in lines
+    assert "ductal or lobular 875 1,009 837 948 726 805 149 204" in lines
+    assert "one per patient 802 892 802 892 663 710 139 182" in lines
+    assert "937 slides here and 1,133 in the paper; 93.4 % and 89.1 % of them have a label" in " ".join(lines)
     kept = jigsawmil("labels", "tcga-brca", *given, "--several", "keep")
     assert "875 slides of 837 patients. IDC: 726, ILC: 149." in kept.out
+    assert "one per patient - 892 - 892 - 710 - 182" in [" ".join(line.split()) for line in kept.out.splitlines()]
+    quiet = jigsawmil("labels", "tcga-brca", *given, "--quiet")
+    assert "in the paper" not in quiet.out
+
+
+def test_only_the_cohort_that_the_paper_counts_is_shown_beside_it(jigsawmil, coad, tmp_path: Path) -> None:
+    assert "in the paper" not in jigsawmil("labels", *coad, "--out", tmp_path / "labels.csv").out
+    rows = ["Patient ID,Oncotree Code", "TCGA-AA-0001,IDC", "TCGA-AA-0002,ILC"]
+    (tmp_path / "clinical.csv").write_text("\n".join(rows))
+    given = ["tcga-brca", "--clinical", tmp_path / "clinical.csv", "--out", tmp_path / "labels.csv"]
+    assert "in the paper" not in jigsawmil("labels", *given).out  # patients alone: no slides to count

@@ -96,6 +96,28 @@ def test_brca_keeps_ductal_and_lobular_patients_with_one_slide(tmp_path: Path) -
     assert len(both.labels) == 4
 
 
+def test_stages_are_all_slides_those_with_a_label_and_those_of_patients_with_one(tmp_path: Path) -> None:
+    rows = ["A1-0001 01Z-00-DX1 IDC", "A2-0002 01Z-00-DX1 ILC", "A2-0003 01Z-00-DX1 MDLC"]
+    rows += ["A3-0005 01Z-00-DX1 IDC", "A3-0005 01Z-00-DX2 IDC"]
+    table = slide_list(tmp_path, *rows)
+    every, labelled, one = make_labels("tcga-brca", table).stages
+    assert (every.kept, labelled.kept, one.kept) == (Count(5, 4), Count(4, 3), Count(2, 2))
+    assert (labelled.classes, one.classes) == ({"IDC": 3, "ILC": 1}, {"IDC": 1, "ILC": 1})
+    every, labelled, one = make_labels("tcga-brca", table, several="keep").stages
+    assert (every.kept, labelled.kept, one) == (Count(5, 4), Count(4, 3), None)
+    rows = ["A1-0001 BRCA IDC 0 NA", "A2-0002 BRCA ILC 0 NA", "A3-0005 BRCA IDC 0 NA", "A4-0006 BRCA IDC 0 NA"]
+    every, labelled, one = make_labels("tcga-brca", pan_cancer(tmp_path, *rows), slides=table).stages
+    assert (every.kept, labelled.kept, one.kept) == (Count(5, 4), Count(4, 3), Count(2, 2))  # of the list of slides
+
+
+def test_the_papers_counts_of_brca_are_consistent() -> None:
+    every, labelled, one = RECIPES["tcga-brca"].paper.stages
+    assert (every.slides, every.patients) == (1133, 1062)
+    assert sum(labelled.classes.values()) == labelled.slides == 1009
+    assert sum(one.classes.values()) == one.slides == one.patients == 892
+    assert labelled.slides - one.slides >= 2 * (labelled.patients - one.patients)  # the removed have two or more
+
+
 def test_dropped_slides_are_named_with_rule_and_value(tmp_path: Path) -> None:
     made = make_labels("tcga-brca", slide_list(tmp_path, "A1-0001 01Z-00-DX1 IDC", "A1-0002 01Z-00-DX1 PD"))
     (row,) = made.dropped.to_dict("records")

@@ -1,6 +1,6 @@
 """The verb that makes a label table from the tables that people download."""
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Annotated
@@ -9,14 +9,14 @@ import typer
 from rich.console import Console
 from rich.markup import escape
 
-from ..cohort.recipes import RECIPES, Labelled, make_labels, reasons_text
+from ..cohort.recipes import RECIPES, Count, Labelled, make_labels, reasons_text
 from ..errors import LabelError
 from ..files import check_target, write_csv
 from ..report.tables import Column, Table, counted
 from .app import app
 from .arguments import Quiet
 from .screen import console
-from .terminal import rendered
+from .terminal import print_stacked, rendered
 
 SHOWN = 6  # reasons of a rule; the CSV of what was dropped has them all
 
@@ -67,6 +67,8 @@ def labels(
     write_csv(made.labels, out)
     if not quiet:
         screen.print(rendered(rules_table(made), screen.width), "")
+        if beside := beside_paper(made):
+            print_stacked([beside], screen)
         for note in made.notes:
             screen.print(f"Note: {escape(note)}", highlight=False)
     _tell(made, out, rest, features, screen)
@@ -76,20 +78,49 @@ def rules_table(made: Labelled) -> Table:
     """One row per rule."""
     steps = made.steps
 
-    def number(n: int) -> str:
-        return f"{n:,}" if n else "-"
-
     columns = [
         Column("rule", [step.rule for step in steps], name=True),
-        Column("slides\nkept", [number(step.kept.slides) for step in steps]),
-        Column("patients\nkept", [number(step.kept.patients) for step in steps]),
-        Column("slides\ndropped", [number(step.lost.slides) for step in steps]),
-        Column("patients\ndropped", [number(step.lost.patients) for step in steps]),
+        Column("slides\nkept", [_number(step.kept.slides) for step in steps]),
+        Column("patients\nkept", [_number(step.kept.patients) for step in steps]),
+        Column("slides\ndropped", [_number(step.lost.slides) for step in steps]),
+        Column("patients\ndropped", [_number(step.lost.patients) for step in steps]),
         Column("dropped, by value", [reasons_text(step, SHOWN) for step in steps], name=True),
     ]
     ends = [i - 1 for i, step in enumerate(steps) if step.opens]
     notes = ["A patient is dropped with the last slide; by value: slides, or patients where there are no slides yet."]
     return Table(made.recipe.title, columns, notes, ends)
+
+
+def beside_paper(made: Labelled) -> Table | None:
+    """Our counts and the paper's at each stage of the cohort; None if the paper reports none, or we have no slides."""
+    paper = made.recipe.paper
+    if paper is None or not made.has_slides:
+        return None
+    columns = [Column("stage", [theirs.stage for theirs in paper.stages], name=True)]
+
+    def add(header: str, ours: Iterable[int], theirs: Iterable[int]) -> None:
+        columns.append(Column(header, [_number(n) for n in ours]))
+        columns.append(Column("paper", [_number(n) for n in theirs], attached=True))
+
+    kept = [step.kept if step else Count(0, 0) for step in made.stages]
+    add("slides", [n.slides for n in kept], [theirs.slides for theirs in paper.stages])
+    add("patients", [n.patients for n in kept], [theirs.patients for theirs in paper.stages])
+    for name in paper.stages[-1].classes:
+        of_class = [step.classes.get(name, 0) if step else 0 for step in made.stages]
+        add(name, of_class, [theirs.classes.get(name, 0) for theirs in paper.stages])
+    first, second, _ = paper.stages
+    shares = [100 * part.slides / whole.slides for part, whole in ((kept[1], kept[0]), (second, first))]
+    notes = [
+        f"paper: {paper.source}.",
+        f"Before any rule there are {kept[0].slides:,} slides here and {first.slides:,} in the paper; "
+        f"{shares[0]:.1f} % and {shares[1]:.1f} % of them have a label.",
+        paper.remark,
+    ]
+    return Table("The cohort here and in the paper", columns, notes)
+
+
+def _number(n: int) -> str:
+    return f"{n:,}" if n else "-"
 
 
 def _tell(made: Labelled, out: Path, rest: Path, features: Path | None, screen: Console) -> None:

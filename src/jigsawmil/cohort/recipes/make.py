@@ -12,7 +12,21 @@ from ...tasks import sort_classes
 from ..audit import describe_mismatch
 from ..labels import listed, tcga_site
 from .book import RECIPES, Recipe
-from .rules import SAMPLE_CODES, Account, Count, Rule, Step, barcode, count, named, of_kind, once, primary, single
+from .rules import (
+    ONE_SLIDE,
+    SAMPLE_CODES,
+    Account,
+    Count,
+    Rule,
+    Step,
+    barcode,
+    count,
+    named,
+    of_kind,
+    once,
+    primary,
+    single,
+)
 from .tables import list_folder, read_camelyon, read_clinical, read_institutions, read_slide_list
 
 SEVERAL = ("remove", "keep")
@@ -36,6 +50,14 @@ class Labelled:
     @property
     def has_slides(self) -> bool:
         return "slide_id" in self.labels
+
+    @property
+    def stages(self) -> tuple[Step, Step, Step | None]:
+        """All slides, those with a label, and those of patients with one slide, if others were removed."""
+        names = [step.rule for step in self.steps]
+        end = names.index(ONE_SLIDE) if ONE_SLIDE in names else len(names)
+        opened = [step for step in self.steps[:end] if step.opens][-1]
+        return opened, self.steps[end - 1], self.steps[end] if end < len(names) else None
 
     @property
     def classes(self) -> dict[str, Count]:

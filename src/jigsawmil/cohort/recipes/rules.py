@@ -2,7 +2,7 @@
 
 import re
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from typing import NamedTuple
 
 import pandas as pd
@@ -14,6 +14,7 @@ SAMPLE_CODES = {"diagnostic": ("DX",), "frozen": ("TS", "MS", "BS"), "both": ("D
 # Sample type and slide of a TCGA name: 01 in -01Z-, DX in -DX1; either may be absent from a shortened name.
 BARCODE = re.compile(r"TCGA-\w{2}-\w{4}(?:-(?P<sample>\d{2})[A-Z]?(?:-\d{2}-(?P<kind>DX|TS|MS|BS)\w*)?)?", re.ASCII)
 SAMPLES = {"02": "recurrence", "05": "second primary", "06": "metastasis", "11": "normal tissue"}
+ONE_SLIDE = "one slide a patient"
 WORDS = {"slide_id": "slide", "patient_id": "patient", "label": "label"}
 
 
@@ -40,13 +41,15 @@ class Rule:
 class Step:
     """What one rule did. dropped: how many for each reason, the commonest first; a patient goes with the last row.
 
-    opens: no rule, but what a table or folder held to begin with.
+    opens: no rule, but what a table or folder held to begin with. classes: rows kept of each class, once there are
+    labels.
     """
 
     rule: str
     kept: Count
     dropped: Mapping[str, Count]
     opens: bool = False
+    classes: Mapping[str, int] = field(default_factory=dict)
 
     @property
     def lost(self) -> Count:
@@ -82,7 +85,8 @@ class Account:
     def _apply(self, rule: Rule) -> "Account":
         why = pd.Series(list(rule.reason(self.rows)), index=self.rows.index, dtype=str)
         rows, gone = self.rows[why == ""], self.rows[why != ""].assign(rule=rule.name, reason=why[why != ""])
-        step = Step(rule.name, count(rows), _by_reason(gone, set(rows["patient_id"])))
+        classes = dict(rows["label"].value_counts()) if "label" in rows else {}
+        step = Step(rule.name, count(rows), _by_reason(gone, set(rows["patient_id"])), classes=classes)
         if rows.empty:
             raise LabelError(
                 f"Nothing is left after the rule {rule.name!r}: it dropped {reasons_text(step)}. {rule.remedy}".rstrip()
@@ -169,7 +173,7 @@ def single() -> Rule:
         slides = rows.groupby("patient_id")["slide_id"].transform("size")
         return ["" if n == 1 else f"{n} slides" for n in slides]
 
-    return Rule("one slide a patient", several, "slide_id", "Keep all their slides with --several keep.")
+    return Rule(ONE_SLIDE, several, "slide_id", "Keep all their slides with --several keep.")
 
 
 def barcode(name: str) -> tuple[str, str]:
