@@ -16,7 +16,7 @@ ROOT = Path(__file__).parents[1]
 sys.path.insert(0, str(ROOT))  # tools/ is not installed with the package
 arithmetic: Any = importlib.import_module("tools.paper_arithmetic")
 
-NUMBER = re.compile(r"[+-]?\d+\.\d+|\d+ of \d+|\d+,\d{3}")
+NUMBER = re.compile(r"[+-]?\d+\.\d+|\d+ of \d+|\d+,\d{3}|\d+(?= ?%)")
 STATUSES = ("exact", "switch", "reading", "stated reason", "background")
 SECTION = re.compile(r"\b([A-E]\.\d|[237]\.[12])\b")  # of the paper; no figure on these pages looks like one
 
