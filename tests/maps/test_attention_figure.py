@@ -72,7 +72,7 @@ def test_mean_pooling_has_points_and_no_bar() -> None:
     figure = attention_figure([row(lattice(), Panel("graph-mil", "", np.full(96, 1 / 96, np.float32)))])
     (ax,) = figure.axes
     assert len(points(ax).get_offsets()) == 96
-    assert ax.get_xlabel() == "mean pooling: every weight is 0.010"
+    assert ax.get_xlabel() == "every patch has the weight 0.010"
 
 
 def test_a_reference_is_an_image_or_the_planted_truth(tmp_path: Path) -> None:
@@ -81,7 +81,12 @@ def test_a_reference_is_an_image_or_the_planted_truth(tmp_path: Path) -> None:
     figure = attention_figure([row(lattice(), panel, reference=tmp_path / "lobular.png")])
     (shown,) = [ax for ax in figure.axes if ax.get_images()]
     assert shown.get_title() == "reference\nlobular.png"
-    assert np.asarray(shown.get_images()[0].get_array()).shape[:2] == (30, 40)
+    figure.savefig(tmp_path / "figure.png", dpi=50)
+    pixels = np.asarray(Image.open(tmp_path / "figure.png").convert("RGB"))
+    box = shown.get_window_extent()
+    red = (pixels == (200, 10, 10)).all(2).mean() * figure.bbox.width * figure.bbox.height
+    assert red == pytest.approx(box.width * box.height, rel=0.05)  # it is seen whole, and fills its place
+    assert box.width / box.height == pytest.approx(4 / 3)
     planted = Planted(np.arange(96) % 3, ("A", "B", "stroma", "fat"), lattice())
     figure = attention_figure([row(lattice(), panel, reference=planted)])
     (shown,) = [ax for ax in figure.axes if ax.get_legend()]

@@ -25,6 +25,7 @@ from .pictures import check_map, frame, size_of
 from .values import attends
 
 PANEL = 2.5  # inches across
+SMALL = 6  # printer's points across
 GAP = 0.3  # between panels
 BELOW = 0.98  # a panel: its colour bar
 WRAP = 36  # characters of a line above a panel
@@ -73,9 +74,9 @@ def attention_figure(rows: Sequence[SlideRow]) -> Figure:
     lines = ceil(columns / across)
     titles = [_title(panel.variant, panel.words) for row in rows for panel in row.panels]
     above = 0.16 * max(2, *(title.count("\n") + 1 for title in titles)) + 0.08  # inches: the titles of panels
-    headings = [fill(row.title, 26 * across) for row in rows]
+    headings = [fill(row.title, 30 * across) for row in rows]
     heads = [0.18 * (heading.count("\n") + 1) + 0.04 for heading in headings]
-    ratios = [float(np.clip(np.divide(*size_of(row.coords)[::-1]), 0.5, 1.6)) for row in rows]
+    ratios = [float(np.clip(np.divide(*size_of(row.coords)[::-1]), 0.35, 1.6)) for row in rows]
     heights = [
         head + lines * (above + PANEL * ratio + BELOW) + GAP / 2 for head, ratio in zip(heads, ratios, strict=True)
     ]
@@ -94,7 +95,8 @@ def attention_figure(rows: Sequence[SlideRow]) -> Figure:
             x = GAP + j % across * (PANEL + GAP)
             y = top + heads[i] + j // across * (above + high + BELOW) + above
             ax = axes(x, y, PANEL, high)
-            frame(ax, row.coords, None, ratios[i])
+            if not isinstance(part, Path):
+                frame(ax, row.coords, None, ratios[i])
             if isinstance(part, Panel):
                 _draw_panel(ax, row.coords, part, partial(axes, x, y + high + 0.22, PANEL, 0.1))
             else:
@@ -113,7 +115,7 @@ def _draw_panel(ax: Axes, coords: Floats, panel: Panel, bar_axes: Callable[[], A
         return
     if not attends(a):
         _points(ax, coords, np.arange(len(a))).set_facecolor(GREY)
-        ax.set_xlabel(f"mean pooling: every weight is {_number(float(a[0]))}", fontsize=8)
+        ax.set_xlabel(f"every patch has the weight {_number(float(a[0]))}", fontsize=8)
         return
     top = float(a.max())
     low = max(float(a.min()), top / REACH)
@@ -152,16 +154,19 @@ def _draw_reference(ax: Axes, coords: Floats, reference: Path | Planted | str) -
     elif isinstance(reference, Path):
         ax.set_title(_title("reference", reference.name), fontsize=9)
         ax.imshow(imread(reference), cmap="gray")
-        ax.set(xticks=[], yticks=[])
+        ax.set_axis_off()
+        ax.set_anchor("NW")
     else:
         ax.set_title(_title("reference", reference), fontsize=9)
 
 
 def _points(ax: Axes, coords: Floats, order: NDArray[np.intp]) -> EllipseCollection:
-    """A disc per patch, in the order of drawing; as wide as patches lie apart, so that neighbours touch."""
+    """A disc per patch, in the order of drawing. Large ones touch; small ones overlap, or gaps would pale them."""
     edge = spacing(coords)
+    small = edge / abs(np.diff(ax.get_xlim())[0]) * PANEL * 72 < SMALL
+    wide = edge * (2**0.5 if small else 1)
     points = EllipseCollection(
-        edge, edge, 0, units="xy", offsets=coords[order] + edge / 2, offset_transform=ax.transData, edgecolors="none",
+        wide, wide, 0, units="xy", offsets=coords[order] + edge / 2, offset_transform=ax.transData, edgecolors="none",
         rasterized=True,
     )  # fmt: skip
     ax.add_collection(points)
