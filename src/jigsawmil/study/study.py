@@ -67,7 +67,7 @@ class Study:
 
 
 def on_standins(study: Study, folder: Path) -> Study:
-    """The same study on phantoms under `folder`, a folder a cohort; their names say what they are, in every table.
+    """The same study on phantoms under `folder`, one per cohort; their names say what they are, in every table.
 
     What belongs to the real cohorts stays with them: columns and units of their files, their folds, reference images.
     Published figures stay under the names of the real cohorts: a table of their own.

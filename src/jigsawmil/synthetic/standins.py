@@ -1,4 +1,4 @@
-"""Stand-ins: phantoms with the numbers of a cohort that is not at hand, so that its study can be watched all the same.
+"""Stand-ins: phantoms with the numbers of a cohort that is not available, so that its study can run all the same.
 
 They have the slides, patch counts, dimension, class names and class balance of the real cohort, and none of its tissue:
 what a method reaches on them says nothing about the real one.
@@ -25,7 +25,7 @@ COUNTS_STREAM = 3  # of the seed; the phantom itself draws from 0, 1 and 2
 
 @dataclass(frozen=True)
 class PatchCounts:
-    """Numbers of patches a slide: the smallest, the mean and the largest of a cohort."""
+    """Patches per slide: the smallest, the mean and the largest of a cohort."""
 
     fewest: int
     mean: float
