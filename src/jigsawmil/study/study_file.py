@@ -52,7 +52,7 @@ def read_study(path: str | Path) -> Study:
         where = f"{path.name}: variants.{name}"
         variants[name] = Settings.from_flat({"method": name, **defaults, **_table(table, where)}, where)
     published = figures_in(values, path.name)
-    patches_in(values, path.name)  # `jigsawmil patches` prints them; a mistake in them is told in any case
+    patches_in(values, path.name)  # `jigsawmil patches` prints them; a mistake in them is an error in any case
     given = {key: values[key] for key in STUDY_KEYS if key in values}
     if "seeds" in given:
         require(f"{path.name}: seeds", given["seeds"], isinstance(given["seeds"], list), "a list such as [0, 1]")
