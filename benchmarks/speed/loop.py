@@ -21,7 +21,7 @@ import torch
 
 from jigsawmil.bags.formats import write_bag
 from jigsawmil.cohort.cohort import Cohort
-from jigsawmil.nn.batch import PAPER
+from jigsawmil.graph_config import GraphConfig, Raster
 from jigsawmil.nn.model import METHODS, build_model
 from jigsawmil.train.config import TrainConfig
 from jigsawmil.train.feed import Feed
@@ -69,7 +69,7 @@ def write_cohort(folder: Path, slides: int, patches: int) -> Cohort:
 def measure(method: str, cohort: Cohort, epochs: int, memory_gb: float) -> dict[str, float | str]:
     """Median seconds a slide of whole epochs of `fit` and of bare steps, alternating."""
     print(f"{method} ...", flush=True)
-    feed = Feed(cohort, PAPER if METHODS[method].graph else None, 10, memory_gb=memory_gb)
+    feed = Feed(cohort, GraphConfig() if METHODS[method].graph else None, Raster(), memory_gb=memory_gb)
     bags = list(range(len(feed)))
     step = train_ours(method)
     loop, bare = [], []

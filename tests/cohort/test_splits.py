@@ -8,7 +8,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from jigsawmil.cohort.splits import Fold, check_folds, inner_split, make_folds
+from jigsawmil.cohort.splits import Fold, check_folds, inner_split, make_folds, member_splits
 from jigsawmil.errors import SplitError
 
 BRCA = Path(__file__).parents[2] / "../shared/data/clinical/tcga_brca_slides.csv"
@@ -267,3 +267,40 @@ def test_impossible_folds_say_found_expected_and_what_to_do(change, message):
 
 def test_a_fold_is_a_set_of_ids_not_an_order():
     assert Fold(("b", "a"), ("c",)) == Fold(("a", "b"), ("c",), ())
+
+
+@pytest.mark.parametrize("seed", range(3))
+@pytest.mark.parametrize("members", [2, 3, 5])
+@pytest.mark.parametrize("counts", [(2, 2), (7, 3), (4, 9, 5), (2, 9)])
+def test_every_member_holds_out_its_own_patients_of_every_class(
+    counts: tuple[int, ...], members: int, seed: int
+) -> None:
+    """A class with as many patients as members: each patient is held out once, and fitted by all other members."""
+    labels = [label for label, count in enumerate(counts) for _ in range(count)]
+    patients = [f"p{number}" for number in range(len(labels))]
+    slides = [f"{patient}-{half}" for patient in patients for half in "ab"]  # two slides each
+    of_slide = [patient for patient in patients for _ in "ab"]
+    both = [label for label in labels for _ in "ab"]
+    parts = member_splits(slides, of_slide, both, members=members, seed=seed)
+    assert len(parts) == members
+    held = Counter()
+    for fit, val in parts:
+        assert sorted([*fit, *val]) == sorted(slides)
+        inside = {slide[:-2] for slide in val}
+        assert not inside & {slide[:-2] for slide in fit}  # no patient on both sides
+        assert {labels[patients.index(patient)] for patient in inside} == set(labels)
+        held.update(inside)
+    for label, count in enumerate(counts):
+        times = [held[patient] for patient, own in zip(patients, labels, strict=True) if own == label]
+        assert times == [1] * count if count >= members else max(times) - min(times) <= 1
+    assert parts == member_splits(slides, of_slide, both, members=members, seed=seed)
+
+
+def test_members_fit_a_lone_patient_of_a_class_and_never_hold_it_out() -> None:
+    ids = [f"p{number}" for number in range(9)]
+    labels = [0] * 4 + [1] * 4 + [2]
+    for fit, val in member_splits(ids, ids, labels, members=3, seed=0):
+        assert "p8" in fit
+        assert "p8" not in val
+    with pytest.raises(SplitError, match="too few patients for an inner validation"):
+        member_splits(ids, ids, [0] * 8 + [1], members=3, seed=0)

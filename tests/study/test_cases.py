@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from jigsawmil.errors import ConfigError, StudyError
-from jigsawmil.study.cases import case_bags, case_maps, cases, job_model, run_maps
+from jigsawmil.study.cases import case_bags, case_maps, case_model, cases, run_maps
 from jigsawmil.study.run import Run, open_run
 from jigsawmil.study.runner import cross_validate
 from jigsawmil.study.study import Study, cohort_spec
@@ -26,6 +26,7 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
             cohorts={"c": cohort_spec({"labels": cohort / "labels.csv", "features": cohort / "features"})},
             variants={
                 "half": Settings(method="graph-abmil+jigsaw", level=level, precision="bfloat16", **SMALL),
+                "ensemble": Settings(level=level, members=3, **SMALL),
                 **{name: Settings(method=name, level=level, **SMALL) for name in ("abmil", "graph-abmil+jigsaw")},
             },
             folds=2,
@@ -40,7 +41,7 @@ def runs(folder: Path) -> dict[str, Run]:
 
 
 @pytest.mark.parametrize("level", ["slide", "patient"])
-@pytest.mark.parametrize("variant", ["half", "abmil", "graph-abmil+jigsaw"])
+@pytest.mark.parametrize("variant", ["half", "ensemble", "abmil", "graph-abmil+jigsaw"])
 def test_probabilities_are_those_of_the_run_to_the_bit(runs: dict[str, Run], level: str, variant: str) -> None:
     """Every case once, by the model of the fold that left it out: the run's own prediction comes out again."""
     run = runs[level]
@@ -69,7 +70,7 @@ def test_one_slide_by_its_id(runs: dict[str, Run]) -> None:
     """By the last method of the study, unless another is named."""
     maps = run_maps(runs["slide"], "0003")
     case = next(case for case in cases(runs["slide"], "c") if case.name == "0003")
-    assert job_model(case.job.folder)[1].model.method == "graph-abmil+jigsaw"
+    assert case_model(case)[1].model.method == "graph-abmil+jigsaw"
     assert (maps.evidence == case_maps(runs["slide"], case)[0].evidence).all()
     assert maps.neighbours(0) is not None
     assert run_maps(runs["slide"], "0003", variant="abmil").neighbours(0) is None

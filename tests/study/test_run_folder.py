@@ -58,11 +58,11 @@ def test_a_slide_is_explained_by_the_model_that_never_saw_it(done: tuple[Path, R
     folds = json.loads((done[0] / "folds.json").read_text())
     assert folds
     for slide_id in run.slides["slide_id"]:
-        job = run.job_of(slide_id, variant="abmil")
+        job = run.jobs_of(slide_id, variant="abmil")[0]
         tested = (job.folder / "predictions.csv").read_text().splitlines()[1:]
         assert slide_id in {line.split(",")[0] for line in tested}
         assert job.variant == "abmil"
-    assert run.job_of(slide_id).variant == "graph-mil"  # the last, where none is named
+    assert run.jobs_of(slide_id)[0].variant == "graph-mil"  # the last, where none is named
 
 
 def test_a_patient_that_was_pooled_is_found_by_its_slides(
@@ -71,7 +71,7 @@ def test_a_patient_that_was_pooled_is_found_by_its_slides(
     cross_validate(study_of(phantom, methods=("abmil",), level="patient"), tmp_path / "run")
     run = open_run(tmp_path / "run")
     for slide_id, patient in zip(run.slides["slide_id"], run.slides["patient_id"], strict=True):
-        tested = (run.job_of(slide_id).folder / "predictions.csv").read_text()
+        tested = (run.jobs_of(slide_id)[0].folder / "predictions.csv").read_text()
         assert patient in {line.split(",")[0] for line in tested.splitlines()}
 
 
@@ -94,9 +94,9 @@ def test_features_are_read_from_where_the_study_read_them(
 def test_what_is_not_there_is_named(done: tuple[Path, Run], tmp_path: Path) -> None:
     run = open_run(done[0])
     with pytest.raises(StudyError, match=r"nowhere: no slide of .*slides\.csv"):
-        run.job_of("nowhere")
+        run.jobs_of("nowhere")
     with pytest.raises(ConfigError, match="graph-mil"):
-        run.job_of(run.slides["slide_id"].iloc[0], variant="graph-mill")
+        run.jobs_of(run.slides["slide_id"].iloc[0], variant="graph-mill")
     with pytest.raises(StudyError, match="no such folder"):
         open_run(tmp_path / "none")
     with pytest.raises(StudyError, match=r"no study\.json"):
@@ -125,9 +125,9 @@ def test_a_slide_without_a_finished_job_has_no_model(done: tuple[Path, Run], tmp
     copy = Path(shutil.copytree(done[0], tmp_path / "copy"))
     run = open_run(copy)
     slide = run.slides["slide_id"].iloc[0]
-    shutil.rmtree(run.job_of(slide).folder)
+    shutil.rmtree(run.jobs_of(slide)[0].folder)
     with pytest.raises(StudyError, match="Run the study to its end"):
-        open_run(copy).job_of(slide)
+        open_run(copy).jobs_of(slide)
 
 
 def strings_of(file: Path) -> Iterator[str]:

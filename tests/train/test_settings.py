@@ -29,9 +29,10 @@ def test_the_defaults_are_those_of_the_configs() -> None:
 
 
 SKIPPED = {"in_dim", "task", "classes"}  # the cohort's
-ORDER = """method level graph k radius sigma normalise ties conv hidden layers heads attention_dim attention_bias gated
-dropout jigsaw grid bins share jigsaw_head imposters imposter_loss kinds lambda_ lambda_a lambda_b lambda_every
-lambda_unit epochs patience validation margin lr weight_decay batch_size clip class_weights device precision"""
+ORDER = """method level members graph k radius sigma normalise ties conv hidden layers heads attention_dim
+attention_bias gated dropout jigsaw grid bins share jigsaw_head imposters imposter_loss kinds lambda_ lambda_a lambda_b
+lambda_every lambda_unit epochs patience validation margin lr weight_decay batch_size clip class_weights device
+precision"""
 
 
 def test_every_field_of_the_configs_can_be_set_and_no_other() -> None:
@@ -42,7 +43,11 @@ def test_every_field_of_the_configs_can_be_set_and_no_other() -> None:
         for field in dataclasses.fields(config)
         if field.name != "lambda_"
     ]
-    assert ["method", "level", *of_configs] == list(Settings().flat()) == [s.name for s in settings_of(Settings)]
+    assert (
+        ["method", "level", "members", *of_configs]
+        == list(Settings().flat())
+        == [s.name for s in settings_of(Settings)]
+    )
     assert len(set(of_configs)) == len(of_configs)
     assert all(s.help.endswith(".") for s in settings_of(Settings))
     own = {field.name for field in dataclasses.fields(ModelConfig)}

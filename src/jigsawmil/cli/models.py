@@ -71,9 +71,11 @@ def train(
     memory = memory_gb / devices
     together = partial(fit_together, source=source, devices=devices, memory_gb=memory)
     fit = fit_split if devices == 1 else together
-    with FitProgress(screen, settings.train.epochs, quiet) as progress:
-        history = train_model(cohort, out, settings, seed=seed, memory_gb=memory, on_epoch=progress, fit=fit)
-    screen.print(f"Kept epoch {history.best} of {len(history.epochs)}. The model is in {out}.", soft_wrap=True)
+    with FitProgress(screen, settings.train.epochs, quiet, models=len(settings.each_member())) as progress:
+        trained = train_model(cohort, out, settings, seed=seed, memory_gb=memory, on_epoch=progress, fit=fit)
+    kept = ", ".join(f"epoch {own.best} of {len(own.epochs)}" for own in trained)
+    what = "model" if len(trained) == 1 else f"ensemble of {len(trained)} models"
+    screen.print(f"Kept {kept}. The {what} is in {out}.", soft_wrap=True)
 
 
 @app.command()

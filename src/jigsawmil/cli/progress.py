@@ -105,16 +105,20 @@ class StudyProgress:
     def _short(self, job: Job) -> str:
         cohort = "" if "cohort" in self._constant else f"{job.cohort} "
         seed = "" if "seed" in self._constant else f" seed {job.seed}"
-        return f"{cohort}{job.variant}{seed} fold {job.fold}" + " shuffled" * job.shuffled
+        member = "" if job.member is None else f" member {job.member}"
+        return f"{cohort}{job.variant}{seed} fold {job.fold}{member}" + " shuffled" * job.shuffled
 
 
 class FitProgress:
-    """Listens to one training: epoch, both losses, lambda, validation, time left."""
+    """Listens to one training, or to those of an ensemble: epoch, both losses, lambda, validation, time left.
 
-    def __init__(self, console: Console, epochs: int, quiet: bool = False) -> None:
-        self.console, self.epochs, self.quiet = console, epochs, quiet
+    models: how many are trained, one after the other."""
+
+    def __init__(self, console: Console, epochs: int, quiet: bool = False, *, models: int = 1) -> None:
+        self.console, self.epochs, self.quiet, self.models = console, epochs, quiet, models
+        self._model = 1  # the one that is trained
         self._bar = Progress(TextColumn("epochs"), BarColumn(), TimeElapsedColumn(), *_left(), console=console)
-        self._task = self._bar.add_task("", total=epochs)
+        self._task = self._bar.add_task("", total=epochs * models)
         self._last: Epoch | None = None
         self._live = Live(console=console, get_renderable=self._render, refresh_per_second=4, transient=True)
         self._draws = console.is_terminal and not quiet
@@ -128,15 +132,21 @@ class FitProgress:
         self._live.stop()
 
     def __call__(self, epoch: Epoch) -> None:
+        if self._last is not None and epoch.epoch <= self._last.epoch:
+            self._model += 1
         self._last = epoch
-        self._bar.update(self._task, completed=epoch.epoch)
+        self._bar.update(self._task, completed=(self._model - 1) * self.epochs + epoch.epoch)
         if not self._draws and not self.quiet:
             named = zip(COLUMNS, figures(epoch, self.epochs), strict=True)
             line = "  ".join(f"{name} {value}" for name, value in named if value)
-            self.console.print(line, soft_wrap=True, highlight=False)
+            self.console.print(f"{self._which}{line}", soft_wrap=True, highlight=False)
+
+    @property
+    def _which(self) -> str:
+        return "" if self.models == 1 else f"model {self._model} of {self.models}  "
 
     def _render(self) -> Group:
-        rows = {"": figures(self._last, self.epochs)} if self._last else {}
+        rows = {self._which: figures(self._last, self.epochs)} if self._last else {}
         return Group(self._bar, *([figure_table(rows)] if rows else []))
 
 

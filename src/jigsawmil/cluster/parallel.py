@@ -47,6 +47,7 @@ def fit_together(
     on_epoch: Callable[[Epoch], None] | None = None,
     state: Path | None = None,
     *,
+    member: int | None = None,
     source: CohortSpec,
     devices: int,
     memory_gb: float,
@@ -67,7 +68,9 @@ def fit_together(
     threads = max(1, torch.get_num_threads() // devices)
     with tempfile.TemporaryDirectory() as folder:
         meeting = str(Path(folder) / "meeting")
-        assigned = Assignment(source, split, settings, seed, fold, devices, threads, kind, memory_gb, state, meeting)
+        assigned = Assignment(
+            source, split, settings, seed, fold, devices, threads, kind, memory_gb, state, meeting, member
+        )
         others, lines = [], []
         for rank in range(1, devices):
             line, theirs = context.Pipe()
@@ -85,7 +88,8 @@ def fit_together(
                         line.send(assigned)
                     team.enter_context(_joined(0, assigned))
                     own = settings.replace(device=_device(kind, 0))
-                    return fit_split(feed, split, own, seed, fold, on_epoch, state, Team(0, devices, own.train.device))
+                    team_of_all = Team(0, devices, own.train.device)
+                    return fit_split(feed, split, own, seed, fold, on_epoch, state, team_of_all, member=member)
                 except (RuntimeError, EOFError, ConnectionError) as error:  # another process left, or an error of ours
                     if watch.fell.wait(NOTICE):
                         raise StudyError(watch.words) from error
@@ -111,6 +115,7 @@ class Assignment:
     memory_gb: float
     state: Path | None
     meeting: str
+    member: int | None = None
 
 
 class Watch:
@@ -168,7 +173,8 @@ def _other(rank: int, line: Any) -> None:
             assigned.source.read(), graph, settings.model.raster, memory_gb=assigned.memory_gb, level=settings.level
         )
         team = Team(rank, assigned.size, settings.train.device)
-        fit_split(feed, assigned.split, settings, assigned.seed, assigned.fold, None, assigned.state, team)
+        numbers = (assigned.seed, assigned.fold)
+        fit_split(feed, assigned.split, settings, *numbers, None, assigned.state, team, member=assigned.member)
 
 
 @contextmanager

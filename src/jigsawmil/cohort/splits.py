@@ -102,15 +102,38 @@ def inner_split(
     for group in _strata(carried).values():
         count = min(max(round(fraction * len(group)), 1), len(group) - 1)
         held.update(group[i] for i in rng.permutation(len(group))[:count])
-    validated = {label for patient in held for label in carried[patient]}
-    if len(validated) < 2:
-        counts = ", ".join(f"{label!r}: {n}" for label, n in _patients_per_class(carried).items())
-        raise SplitError(
-            f"The training part has too few patients for an inner validation (patients per class: {counts}); "
-            "at least two classes need two patients each. Train for a fixed number of epochs, or use more patients."
-        )
+    _enough_to_validate(held, carried)
     fit = tuple(sorted(s for patient in slides if patient not in held for s in slides[patient]))
     return fit, tuple(sorted(s for patient in held for s in slides[patient]))
+
+
+def member_splits(
+    train_ids: Sequence[str], patients: Sequence[str], labels: Sequence[Label], *, members: int, seed: int
+) -> list[tuple[tuple[str, ...], tuple[str, ...]]]:
+    """(slides to fit on, slides to validate on) for each member of an ensemble, by patient and stratified.
+
+    The patients of each class are dealt out to the members, so each patient is held out by one member and fitted by all
+    others. In a class with fewer patients than members some are held out by several; one patient is only fitted.
+
+    Example: `member_splits(ids, patients, labels, members=5, seed=0)[0]`
+    """
+    slides = slides_by_patient(train_ids, patients)
+    carried = _labels_by_patient(train_ids, patients, labels)
+    rng = np.random.default_rng([seed, members])
+    held: list[set[str]] = [set() for _ in range(members)]
+    for group in _strata(carried).values():
+        order = [group[i] for i in rng.permutation(len(group))] if len(group) > 1 else []
+        for number, own in enumerate(held):
+            own.update(order[number::members] or order[number % max(len(order), 1) :][:1])
+    for own in held:
+        _enough_to_validate(own, carried)
+    return [
+        (
+            tuple(sorted(s for patient in slides if patient not in own for s in slides[patient])),
+            tuple(sorted(s for patient in own for s in slides[patient])),
+        )
+        for own in held
+    ]
 
 
 def check_folds(
@@ -152,6 +175,17 @@ def check_folds(
 
 def _is_id(value: object) -> bool:
     return isinstance(value, str) and bool(value.strip())
+
+
+def _enough_to_validate(held: set[str], carried: Mapping[str, set[Label]]) -> None:
+    """Refuse patients to validate on that show fewer than two classes."""
+    validated = {label for patient in held for label in carried[patient]}
+    if len(validated) < 2:
+        counts = ", ".join(f"{label!r}: {n}" for label, n in _patients_per_class(carried).items())
+        raise SplitError(
+            f"The training part has too few patients for an inner validation (patients per class: {counts}); "
+            "at least two classes need two patients each. Train for a fixed number of epochs, or use more patients."
+        )
 
 
 def _same_length(slide_ids: Sequence[str], other: Sequence[object], name: str) -> None:

@@ -20,6 +20,7 @@ from ..bags.bag import Bag
 from ..nn.model import Model
 from ..train.apply import apply_groups
 from ..train.checkpoint import ModelCard
+from ..train.ensemble import Ensemble
 from .patch_maps import Floats, PatchMaps, explain_patient
 from .values import attends
 
@@ -78,7 +79,7 @@ class Verdict:
 
 
 def curves_of(
-    model: Model,
+    model: Model | Ensemble,
     card: ModelCard,
     name: str,
     bags: Sequence[Bag],
@@ -167,7 +168,7 @@ def _gain(curves: Sequence[Curves], kind: str, ranking: str) -> Gain:
 
 
 def _probabilities(
-    model: Model, card: ModelCard, bags: Sequence[Bag], kept: Sequence[np.ndarray], device: str
+    model: Model | Ensemble, card: ModelCard, bags: Sequence[Bag], kept: Sequence[np.ndarray], device: str
 ) -> Floats:
     """(subset, class): each subset of the patches as a bag of its own; indices run through all slides of the bag."""
     starts = np.cumsum([0, *map(len, bags)])

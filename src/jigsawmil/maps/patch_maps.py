@@ -2,7 +2,7 @@
 it, and which neighbours it looks at."""
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
@@ -20,6 +20,7 @@ from ..tasks import get_task
 from ..train.apply import Item, apply_groups, apply_model
 from ..train.checkpoint import ModelCard
 from ..train.devices import autocast
+from ..train.ensemble import Ensemble
 from ..train.infer import Seen
 from .values import attends
 
@@ -116,7 +117,7 @@ class PatchMaps:
 
 
 def explain(
-    model: Model,
+    model: Model | Ensemble,
     card: ModelCard,
     bags: Item | Sequence[Item],
     *,
@@ -133,7 +134,7 @@ def explain(
 
 
 def explain_each(
-    model: Model,
+    model: Model | Ensemble,
     card: ModelCard,
     bags: Sequence[Item],
     *,
@@ -153,7 +154,7 @@ def explain_each(
 
 
 def explain_patient(
-    model: Model,
+    model: Model | Ensemble,
     card: ModelCard,
     patient: str,
     bags: Sequence[Bag],
@@ -169,8 +170,12 @@ def explain_patient(
     return seen_maps(model, card, seen, neighbours=neighbours)
 
 
-def seen_maps(model: Model, card: ModelCard, seen: Seen, *, neighbours: bool = True) -> list[PatchMaps]:
-    """Maps of each slide that the model saw as one bag."""
+def seen_maps(model: Model | Ensemble, card: ModelCard, seen: Seen, *, neighbours: bool = True) -> list[PatchMaps]:
+    """Maps of each slide that the model saw as one bag; those of an ensemble are the means of its members' maps."""
+    if isinstance(model, Ensemble):
+        members = zip(model, card.members, seen.members, strict=True)
+        found = [seen_maps(*member, neighbours=neighbours) for member in members]
+        return [_mean_maps(own, seen) for own in zip(*found, strict=True)]
     batch, output = seen.batch, seen.output
     with torch.inference_mode():
         rest = output.embedding.float().clone()
@@ -201,6 +206,31 @@ def seen_maps(model: Model, card: ModelCard, seen: Seen, *, neighbours: bool = T
             )
             for i, (bag, attention, own, attends_to) in enumerate(parts)
         ]
+
+
+def _mean_maps(members: Sequence[PatchMaps], seen: Seen) -> PatchMaps:
+    """Of one slide. Contributions and their bias add up to the mean logits, as each member's do to its own."""
+    evidence = [maps.evidence for maps in members]
+    jigsaw = [maps.jigsaw for maps in members if maps.jigsaw is not None]
+    whole = all(own is not None for own in evidence)
+    return replace(
+        members[0],
+        attention=np.mean([maps.attention for maps in members], axis=0),
+        evidence=np.mean(np.stack([own for own in evidence if own is not None]), axis=0) if whole else None,
+        bias=np.mean([maps.bias if whole else maps.logits for maps in members], axis=0),
+        logits=seen.logits,
+        probabilities=seen.probabilities,
+        jigsaw=np.mean(jigsaw, axis=0) if jigsaw else None,
+        edges=_mean_edges([maps.edges for maps in members]),
+    )
+
+
+def _mean_edges(members: Sequence[EdgeAttention | None]) -> EdgeAttention | None:
+    """None where members attend along different graphs, or do not attend."""
+    known = [edges for edges in members if edges is not None]
+    if len(known) < len(members) or any(not np.array_equal(known[0].indices, own.indices) for own in known):
+        return None
+    return replace(known[0], weight=np.mean([edges.weight for edges in known], axis=0))
 
 
 def expected_place(logits: Tensor, coords: Tensor, raster: Raster) -> Floats:

@@ -57,6 +57,16 @@ class Batch:
         bins = position_bins(bag.coords, raster)
         return cls(bag.features, graph, bins, order, bag.coords, ptr, ptr, (bag.slide_id,))
 
+    def prepared_for(self, bags: Sequence[Bag], graph: GraphConfig | None, raster: Raster) -> "Batch":
+        """The same patches with another graph and other bins; nothing is copied. bags: those of this batch."""
+        ordered = [
+            dataclasses.replace(bag, features=self.features[start:end], coords=self.coords[start:end])
+            for bag, (start, end) in zip(bags, self.slides, strict=True)
+        ]
+        graphs = _cat_graphs([build_graph(bag, graph) if graph else None for bag in ordered])
+        bins = torch.cat([position_bins(bag.coords, raster) for bag in ordered])
+        return dataclasses.replace(self, graph=graphs, bins=bins)
+
     @classmethod
     def cat(cls, batches: Sequence["Batch"]) -> "Batch":
         """Block-diagonal concatenation."""

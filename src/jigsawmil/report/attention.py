@@ -137,12 +137,12 @@ def attention_caption(rows: Sequence[SlideRow]) -> str:
 
 def _panel(run: Run, cohort: str, variant: str, slide: Shown) -> tuple[Floats | None, Panel]:
     try:
-        job = run.job_of(slide.slide_id, variant=variant, cohort=cohort)
+        jobs = run.jobs_of(slide.slide_id, variant=variant, cohort=cohort)
     except StudyError:
         return None, Panel(variant, "its job did not finish", None)
-    kept = kept_attention(job.files.attention, [slide.slide_id])
+    kept = kept_attention(jobs, [slide.slide_id])
     table = run.predictions
-    rows = table[(table["cohort"] == cohort) & (table["variant"] == variant) & (table["seed"] == job.seed)]
+    rows = table[(table["cohort"] == cohort) & (table["variant"] == variant) & (table["seed"] == jobs[0].seed)]
     task, classes = get_task(run.task(cohort)), run.classes[cohort]
     p = task.matrix(rows[rows["slide_id"] == slide.case].dropna(axis="columns", how="all"), classes)
     called = int(task.decision(p)[0])

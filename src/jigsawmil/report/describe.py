@@ -12,6 +12,7 @@ from ..nn.jigsaws import JIGSAWS
 from ..nn.options import METHODS
 from ..nn.poolings import POOLINGS
 from ..study.run import Run
+from ..train.config import TrainConfig
 from ..train.settings import Settings
 
 
@@ -37,17 +38,24 @@ def method_words(settings: Mapping[str, Any]) -> str:
 
 def training_words(settings: Mapping[str, Any]) -> str:
     level, train = known_settings(settings).level, known_settings(settings).train
+    held = train.validation if known_settings(settings).members == 1 else 1 / known_settings(settings).members
     if train.patience:
         stop = (
-            f"at most {train.epochs} epochs; {train.validation:.0%} of the training patients are held back and "
+            f"at most {train.epochs} epochs; {held:.0%} of the training patients are held back and "
             f"training stops when their loss has not fallen by {train.margin:g} for {train.patience} epochs; the best "
             "epoch is kept"
         )
     else:
         stop = f"{train.epochs} epochs on all training slides, the last weights are kept"
+    if (members := known_settings(settings).members) > 1:
+        stop = f"{members} models, whose logits are averaged, each with its own seed{_own_part(train)}; {stop}"
     weights = ", classes weighted by rarity" if train.class_weights else ""
     batch = f"{train.batch_size} {level}{'s' * (train.batch_size != 1)} a step"
     return f"Adam, learning rate {train.lr:g}, weight decay {train.weight_decay:g}, {batch}{weights}; {stop}."
+
+
+def _own_part(train: TrainConfig) -> str:
+    return " and its own part of the training patients held back" if train.patience else ""
 
 
 def known_settings(settings: Mapping[str, Any]) -> Settings:
@@ -58,7 +66,7 @@ def known_settings(settings: Mapping[str, Any]) -> Settings:
 
 def study_toml(run: Run) -> str:
     """A study file that asks for this run again."""
-    settings = {job.variant: known_settings(job.settings) for job in run.jobs}
+    settings = {name: known_settings(own) for name, own in run.settings.items()}
     default = Settings().flat()
     differ, shared = different(settings)
     one = settings[run.jobs[0].variant].flat()

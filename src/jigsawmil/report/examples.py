@@ -12,7 +12,7 @@ from ..maps.pictures import small_map
 from ..maps.values import attends
 from ..statistics.metrics import Floats
 from ..study.predictions import Pooled
-from ..study.run import Run
+from ..study.run import Run, RunJob
 from .html import Html, join, picture, tag
 
 SHOWN = 4  # slides of each kind
@@ -65,14 +65,24 @@ def attention_of(run: Run, cohort: str, variant: str, case: str) -> tuple[str, F
     own = slides[(slides["cohort"] == cohort) & ((slides["slide_id"] == case) | (slides["patient_id"] == case))]
     names = [case, *own["slide_id"].astype(str)]
     for seed, fold in sorted(zip(mine["seed"], mine["fold"], strict=True)):
-        for job in run.jobs:
-            if (job.cohort, job.variant, job.seed, job.fold) == (cohort, variant, seed, fold):
-                return kept_attention(job.files.attention, names)
+        wanted = (cohort, variant, seed, fold)
+        found = [job for job in run.jobs if (job.cohort, job.variant, job.seed, job.fold) == wanted]
+        if found:
+            return kept_attention(found, names)
     return None
 
 
-def kept_attention(file: Path, names: Sequence[str]) -> tuple[str, Floats, Floats] | None:
-    """Slide, coords and attention of the first of these slides that a job kept; None if it kept none of them."""
+def kept_attention(jobs: Sequence[RunJob], names: Sequence[str]) -> tuple[str, Floats, Floats] | None:
+    """Slide, coords and attention of the first of these slides that a job kept, the mean over the members of an
+    ensemble; None if one kept none of them."""
+    kept = [found for job in jobs if (found := _kept(job.files.attention, names)) is not None]
+    if len(kept) < len(jobs):
+        return None
+    slide, coords, first = kept[0]
+    return slide, coords, first if len(kept) == 1 else np.mean([own for _, _, own in kept], axis=0)
+
+
+def _kept(file: Path, names: Sequence[str]) -> tuple[str, Floats, Floats] | None:
     try:
         with safe_open(file, framework="numpy") as held:
             keys = set(held.keys())

@@ -17,7 +17,7 @@ VERSIONS = ("jigsawmil", "commit", "python", "torch", "numpy", "machine", "threa
 
 def methods_section(run: Run) -> Html:
     """Each variant in words; how all were trained."""
-    of = _settings(run)
+    of = run.settings
     entries = [join([tag("dt", _titled(name, of[name])), tag("dd", method_words(of[name]))]) for name in run.variants]
     trained: dict[str, list[str]] = {}
     for name in of:
@@ -32,7 +32,7 @@ def methods_section(run: Run) -> Html:
 
 
 def settings_section(run: Run) -> Html:
-    variants = {name: known_settings(_settings(run)[name]) for name in run.variants}
+    variants = {name: known_settings(run.settings[name]) for name in run.variants}
     differ, shared = different(variants)
     flat = {name: settings.flat() for name, settings in variants.items()}
     one = next(iter(flat.values()))
@@ -101,10 +101,6 @@ def missing_section(run: Run) -> Html:
         return Html()
     items.append("Run the same study again: it does what is missing.")
     return tag("section", tag("h3", "What is missing"), listed(items), class_="missing")
-
-
-def _settings(run: Run) -> dict[str, Mapping[str, Any]]:
-    return {job.variant: job.settings for job in run.jobs}
 
 
 def _presets(variants: Iterable[Settings]) -> str:

@@ -73,7 +73,7 @@ class CohortPart:
     @property
     def methods(self) -> dict[str, str]:
         """Variants and their methods."""
-        return {job.variant: str(job.settings["method"]) for job in self.run.jobs}
+        return {variant: str(settings["method"]) for variant, settings in self.run.settings.items()}
 
     @property
     def baseline(self) -> str:

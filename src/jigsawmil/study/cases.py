@@ -9,16 +9,18 @@ from ..cohort.labels import group_slides
 from ..config import choose
 from ..maps.patch_maps import PatchMaps, explain_patient
 from ..nn.model import Model
-from ..train.checkpoint import ModelCard, load_model
+from ..train.checkpoint import ModelCard, load_members
+from ..train.ensemble import Ensemble
 from .run import Run, RunJob
 
 
 class Case(NamedTuple):
-    """What a run predicts as one: a slide, or all slides of a patient. job: the one that had it in its test fold."""
+    """What a run predicts as one: a slide, or all slides of a patient. jobs: those that had it in their test fold: one,
+    or the members of an ensemble."""
 
     name: str
     slides: tuple[str, ...]
-    job: RunJob
+    jobs: tuple[RunJob, ...]
 
 
 def cases(run: Run, cohort: str, *, variant: str | None = None, seed: int | None = None) -> list[Case]:
@@ -34,7 +36,7 @@ def cases(run: Run, cohort: str, *, variant: str | None = None, seed: int | None
     known = set(rows.loc[rows["seed"] == (run.seeds[0] if seed is None else seed), "slide_id"])
     pools = {job.variant for job in run.jobs if job.settings.get("level") == "patient"}
     return [
-        Case(name, slides, run.job_of(slides[0], variant=variant, cohort=cohort, seed=seed))
+        Case(name, slides, run.jobs_of(slides[0], variant=variant, cohort=cohort, seed=seed))
         for name, slides in _groups(run, cohort, "patient" if variant in pools else "slide")
         if name in known
     ]
@@ -42,14 +44,14 @@ def cases(run: Run, cohort: str, *, variant: str | None = None, seed: int | None
 
 def case_bags(run: Run, case: Case, features: str | Path | None = None) -> list[Bag]:
     """features: folder to look in, where the files were moved."""
-    return [run.bag_of(slide, cohort=case.job.cohort, folder=features) for slide in case.slides]
+    return [run.bag_of(slide, cohort=case.jobs[0].cohort, folder=features) for slide in case.slides]
 
 
 def case_maps(
     run: Run, case: Case, *, features: str | Path | None = None, device: str = "auto", neighbours: bool = True
 ) -> list[PatchMaps]:
     """Out-of-fold maps of every slide of a case."""
-    model, card = job_model(case.job.folder)
+    model, card = case_model(case)
     bags = case_bags(run, case, features)
     return explain_patient(model, card, case.name, bags, device=device, neighbours=neighbours)
 
@@ -67,14 +69,14 @@ def run_maps(
 ) -> PatchMaps:
     """Out-of-fold maps of one slide; all slides of its patient are in the bag if the run pooled patients.
 
-    variant, seed: as in `Run.job_of`.
+    variant, seed: as in `Run.jobs_of`.
 
     Example: `run_maps(open_run("run"), "slide_1").attention  # (patch,)`
     """
     cohort = run.cohort_of(slide_id, cohort)
-    job = run.job_of(slide_id, variant=variant, cohort=cohort, seed=seed)
-    groups = _groups(run, cohort, job.settings.get("level", "slide"))
-    case = next(Case(name, slides, job) for name, slides in groups if slide_id in slides)
+    jobs = run.jobs_of(slide_id, variant=variant, cohort=cohort, seed=seed)
+    groups = _groups(run, cohort, jobs[0].settings.get("level", "slide"))
+    case = next(Case(name, slides, jobs) for name, slides in groups if slide_id in slides)
     found = case_maps(run, case, features=features, device=device, neighbours=neighbours)
     return found[case.slides.index(slide_id)]
 
@@ -87,7 +89,12 @@ def _groups(run: Run, cohort: str, level: str) -> list[tuple[str, tuple[str, ...
     return [(name, tuple(ids[row] for row in members)) for name, members in groups]
 
 
+def case_model(case: Case) -> tuple[Model | Ensemble, ModelCard]:
+    """The model, or the ensemble, that predicted a case out of fold."""
+    return _models(tuple(job.folder for job in case.jobs))
+
+
 @lru_cache(maxsize=8)
-def job_model(folder: Path) -> tuple[Model, ModelCard]:
+def _models(folders: tuple[Path, ...]) -> tuple[Model | Ensemble, ModelCard]:
     """Kept, for the slides of a fold share one; a finished job's folder does not change."""
-    return load_model(folder)
+    return load_members(folders)

@@ -3,16 +3,18 @@
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
+import numpy as np
 import pandas as pd
 
 from ..cohort.cohort import Cohort
 from ..errors import StudyError
 from ..files import write_csv
 from ..tasks import get_task
+from ..train.ensemble import combine
 from ..train.origin import origin
 from .compare import compare_methods, summarise
 from .control import shuffle_control
-from .job import Job
+from .job import LOGIT, Job
 from .records import CohortRecord, StudyRecord
 from .run_folder import RunFolder
 from .study import Study
@@ -46,6 +48,7 @@ def gather(
     record = StudyRecord(
         cohorts={name: _cohort_record(study, name, cohort) for name, cohort in cohorts.items()},
         variants=tuple(study.variants),
+        settings={name: settings.flat() for name, settings in study.variants.items()},
         jobs=len(jobs),
         failed=failed,
         by_site=study.by_site,
@@ -94,10 +97,11 @@ def _write_tables(run: RunFolder, jobs: Sequence[Job], cohorts: Mapping[str, Coh
     """Predictions, and summary and comparisons of the variants that are whole; the predictions are returned."""
     found: dict[str, list[pd.DataFrame]] = {"predictions": [], "summary": [], "comparisons": []}
     for name, cohort in cohorts.items():
-        mine = [job for job in jobs if job.cohort == name and job.done]
+        mine = [job for job in jobs if job.cohort == name]
+        mine = [job for group in _ensembles(mine) if all(job.done for job in group) for job in group]
         if not mine:
             continue
-        table = pd.concat([_predictions(job, cohort) for job in mine], ignore_index=True)
+        table = pd.concat([_predictions(group, cohort) for group in _ensembles(mine)], ignore_index=True)
         found["predictions"].append(table.assign(cohort=name))
         complete = table[table["variant"].isin(whole(jobs, name))]
         if len(complete):
@@ -125,17 +129,42 @@ def _write_control(
     write_csv(pd.concat(tests, ignore_index=True) if tests else pd.DataFrame(), run.control.table("control"))
 
 
-def _predictions(job: Job, cohort: Cohort) -> pd.DataFrame:
-    try:  # all as text: ids may look like a number or like NA, and pandas may round numbers in their last digit
-        table = pd.read_csv(job.files.predictions, dtype=str, keep_default_na=False)
-        for column in table.columns.intersection(get_task(cohort.task).columns(cohort.classes)):
-            table[column] = table[column].map(float)
-    except (OSError, ValueError) as error:
-        name = job.files.predictions.name
-        raise StudyError(f"{job.folder}: {name} is damaged ({error}). Remove that folder.") from error
+def _ensembles(jobs: Sequence[Job]) -> list[list[Job]]:
+    """The jobs that predict the same slides together: a single model, or all members of an ensemble."""
+    groups: dict[tuple[str, int, int], list[Job]] = {}
+    for job in jobs:
+        groups.setdefault((job.variant, job.seed, job.fold), []).append(job)
+    return list(groups.values())
+
+
+def _predictions(jobs: Sequence[Job], cohort: Cohort) -> pd.DataFrame:
+    """Of a single model, or of an ensemble: then the probabilities of the mean logits, and how far members disagree."""
+    table, *others = (_read_predictions(job, cohort) for job in jobs)
+    logits = [column for column in table if column.startswith(LOGIT)]
+    if logits:
+        stacked = np.stack([other[logits].to_numpy(dtype=float) for other in (table, *others)])
+        found = combine(stacked, cohort.task, len(cohort.classes))
+        task = get_task(cohort.task)
+        rows = [task.row(p, cohort.classes) for p in found.probabilities]
+        table = table.drop(columns=logits).assign(**pd.DataFrame(rows, index=table.index))
+        table["logit_std"] = found.spread
+    job = jobs[0]
     table.insert(0, "seed", job.seed)
     table.insert(0, "fold", job.fold)
     table.insert(0, "variant", job.variant)
+    return table
+
+
+def _read_predictions(job: Job, cohort: Cohort) -> pd.DataFrame:
+    try:  # all as text: ids may look like a number or like NA, and pandas may round numbers in their last digit
+        table = pd.read_csv(job.files.predictions, dtype=str, keep_default_na=False)
+        numbers = get_task(cohort.task).columns(cohort.classes)
+        for column in table:
+            if column in numbers or column.startswith(LOGIT):
+                table[column] = table[column].map(float)
+    except (OSError, ValueError) as error:
+        name = job.files.predictions.name
+        raise StudyError(f"{job.folder}: {name} is damaged ({error}). Remove that folder.") from error
     return table
 
 

@@ -31,12 +31,14 @@ from .records import JobRecord
 from .run_folder import JobFolder
 from .study import CohortSpec
 
+LOGIT = "logit"  # column of a member's table, followed by the number of the logit
 IDLE = ("device",)  # settings that do not change what a job means
 
 
 @dataclass(frozen=True, kw_only=True)
 class Job:
-    """folder: where the results go. graph: what the slides are prepared with; None where no variant asks for one."""
+    """folder: where the results go. graph: what the slides are prepared with; None where no variant asks for one.
+    settings: of one model. member: its number, if it belongs to an ensemble."""
 
     cohort: str
     source: CohortSpec
@@ -47,6 +49,7 @@ class Job:
     fold: int
     split: Fold = field(repr=False)
     seed: int
+    member: int | None = None
     shuffled: bool  # the control: places permuted within each slide
     attention: bool
     memory_gb: float
@@ -54,7 +57,8 @@ class Job:
 
     @property
     def name(self) -> str:
-        return f"{self.cohort} {self.variant} seed {self.seed} fold {self.fold}" + " shuffled" * self.shuffled
+        member = "" if self.member is None else f" member {self.member}"
+        return f"{self.cohort} {self.variant} seed {self.seed} fold {self.fold}{member}" + " shuffled" * self.shuffled
 
     @property
     def spec(self) -> dict[str, Any]:
@@ -67,6 +71,7 @@ class Job:
             "folds": folds,
             "seed": self.seed,
             "shuffled": self.shuffled,
+            **({} if self.member is None else {"member": self.member}),
             **settings,
         }
 
@@ -120,10 +125,11 @@ def run_job(job: Job, on_epoch: Callable[[Epoch], None] | None = None, worker: W
     job.folder.parent.mkdir(parents=True, exist_ok=True)
     sweep(job.folder)  # of a process that was killed
     key = hashlib.sha256(json.dumps(job.spec, sort_keys=True).encode()).hexdigest()[:12]
-    model, progress = fit_split(feed, job.split, job.settings, job.seed, job.fold, on_epoch, job.files.state(key))
+    state = job.files.state(key)
+    model, progress = fit_split(feed, job.split, job.settings, job.seed, job.fold, on_epoch, state, member=job.member)
     fitted = time.time()
     test = feed.bags_of(job.split.test)
-    table, attention = predict_table(model, feed, test, job.settings)
+    table, attention = predict_table(model, feed, test, job.settings, logits=job.member is not None)
     try:
         with new_folder(job.folder) as folder:
             files = JobFolder(folder)
@@ -140,6 +146,7 @@ def run_job(job: Job, on_epoch: Callable[[Epoch], None] | None = None, worker: W
                 seconds={"fit": fitted - started, "predict": time.time() - fitted, "epochs": len(progress.epochs)},
                 variant=job.variant,
                 fold=job.fold,
+                member=job.member,
                 origin=origin(),
             )
             record.write(files.record)
@@ -156,9 +163,12 @@ def run_job(job: Job, on_epoch: Callable[[Epoch], None] | None = None, worker: W
 
 
 def predict_table(
-    model: Model, feed: Feed, bags: list[int], settings: Settings
+    model: Model, feed: Feed, bags: list[int], settings: Settings, *, logits: bool = False
 ) -> tuple[pd.DataFrame, dict[str, np.ndarray]]:
-    """One row per bag with its class probabilities; attention of every slide by its id, coordinates by `id/coords`."""
+    """One row per bag with its class probabilities; attention of every slide by its id, coordinates by `id/coords`.
+
+    logits: with those, too, in columns LOGIT0, LOGIT1, ...: an ensemble averages them.
+    """
     cohort = feed.cohort
     task = get_task(cohort.task)
     rows: list[dict[str, Any]] = []
@@ -168,7 +178,8 @@ def predict_table(
     for bag, seen in zip(bags, found, strict=True):
         first = cohort.slides[feed.members[bag][0]]
         row = {"slide_id": seen.name, "patient_id": first.patient_id, "label": cohort.label_of(first)}
-        rows.append({**row, **task.row(seen.probabilities, cohort.classes)})
+        own = {f"{LOGIT}{i}": value for i, value in enumerate(seen.logits)} if logits else {}
+        rows.append({**row, **task.row(seen.probabilities, cohort.classes), **own})
         attention |= zip(seen.batch.slide_ids, seen.attention, strict=True)
         coords |= {f"{slide}/coords": values for slide, values in zip(seen.batch.slide_ids, seen.coords, strict=True)}
     return pd.DataFrame(rows), attention | coords

@@ -1,8 +1,9 @@
 """A study expanded to jobs, on folds that the run folder keeps."""
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from itertools import product
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 from ..cohort.cohort import Cohort
 from ..cohort.split_files import read_splits, write_folds
@@ -10,6 +11,7 @@ from ..cohort.splits import Fold, check_folds, make_folds
 from ..config import choose
 from ..errors import JigsawmilError, StudyError
 from ..graph import GraphConfig
+from ..train.ensemble import splits_of_members
 from ..train.settings import Settings
 from ..train.train_model import check_patients, fingerprint
 from .job import Job
@@ -46,31 +48,51 @@ def expand(study: Study, cohorts: Mapping[str, Cohort], folds: Folds, out: Path,
     """Every job in the order of running, on the folds that the run folder has or is given here."""
     run = RunFolder(out)
     _keep_folds(study, cohorts, folds, run)
+    members = [own for settings in study.variants.values() for own in settings.each_member()]
+    marks = {name: fingerprint(cohort) for name, cohort in cohorts.items()}
+    controls = (False, True) if study.shuffle_control else (False,)
     jobs = []
-    for name, cohort in cohorts.items():
-        mark = fingerprint(cohort)
-        for shuffled in (False, True) if study.shuffle_control else (False,):
-            for variant, settings in study.variants.items():
-                for seed in study.seeds:
-                    for number, fold in enumerate(folds[name, seed]):
-                        jobs.append(
-                            Job(
-                                cohort=name,
-                                source=study.cohorts[name],
-                                fingerprint=mark,
-                                variant=variant,
-                                settings=settings,
-                                graph=_graph_for(settings, study.variants.values()),
-                                fold=number,
-                                split=fold,
-                                seed=seed,
-                                shuffled=shuffled,
-                                attention=study.attention and not shuffled,
-                                memory_gb=study.memory_gb / max(1, processes),
-                                folder=(run.control if shuffled else run).job(name, variant, seed, number),
-                            )
-                        )
+    for name, shuffled, variant in product(cohorts, controls, study.variants):
+        for training in _trainings(cohorts[name], study.variants[variant], study.seeds, folds, name):
+            where = (name, variant, training.seed, training.fold, training.member)
+            jobs.append(
+                Job(
+                    cohort=name,
+                    source=study.cohorts[name],
+                    fingerprint=marks[name],
+                    variant=variant,
+                    graph=_graph_for(training.settings, members),
+                    shuffled=shuffled,
+                    attention=study.attention and not shuffled,
+                    memory_gb=study.memory_gb / max(1, processes),
+                    folder=(run.control if shuffled else run).job(*where),
+                    **training._asdict(),
+                )
+            )
     return jobs
+
+
+class _Training(NamedTuple):
+    settings: Settings
+    seed: int
+    fold: int
+    member: int | None
+    split: Fold
+
+
+def _trainings(
+    cohort: Cohort, settings: Settings, seeds: Sequence[int], folds: Folds, name: str
+) -> Iterator[_Training]:
+    """Every model that a variant needs on a cohort. Members come before folds: those of one graph share its slides."""
+    each = settings.each_member()
+    splits = {
+        (seed, number): splits_of_members(cohort, fold, settings, seed)
+        for seed in seeds
+        for number, fold in enumerate(folds[name, seed])
+    }
+    for member, own in enumerate(each):
+        for (seed, number), parts in splits.items():
+            yield _Training(own, seed, number, member if len(each) > 1 else None, parts[member])
 
 
 def refuse_other_settings(jobs: Sequence[Job]) -> None:

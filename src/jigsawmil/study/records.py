@@ -28,11 +28,13 @@ class CohortRecord:
 
 @dataclass(frozen=True, kw_only=True)
 class StudyRecord:
-    """study.json. jobs: how many were asked for, those of the control included; None if not recorded. failed: names of
-    jobs and why. phantom: the cohorts are stand-ins. file: the study file, if there was one."""
+    """study.json. settings: of each variant, by their flat names. jobs: how many were asked for, those of the control
+    included; None if not recorded. failed: names of jobs and why. phantom: the cohorts are stand-ins. file: the study
+    file, if there was one."""
 
     cohorts: Mapping[str, CohortRecord]
     variants: tuple[str, ...] = ()
+    settings: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)
     jobs: int | None = None
     failed: Mapping[str, str] = field(default_factory=dict)
     by_site: bool = False
@@ -49,6 +51,7 @@ class StudyRecord:
         return cls(
             cohorts={name: _cohort(values["cohorts"][name], names) for name, names in values["classes"].items()},
             variants=tuple(values.get("variants") or ()),
+            settings=values.get("settings") or {},
             jobs=values.get("jobs"),
             failed={name: str(why) for name, why in (values.get("failed") or {}).items()},
             by_site=bool(values.get("by_site")),
@@ -91,6 +94,7 @@ class JobRecord:
     seconds: Mapping[str, float] = field(repr=False)
     variant: str
     fold: int
+    member: int | None = None  # of an ensemble
     origin: Mapping[str, Any] = field(repr=False)
 
     @property
@@ -108,6 +112,7 @@ class JobRecord:
             seconds=values.get("seconds") or {},
             variant=values["variant"],
             fold=int(values["fold"]),
+            member=values.get("member"),
             origin=values.get("origin") or {},
         )
 

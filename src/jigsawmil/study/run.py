@@ -91,6 +91,11 @@ class Run:
     def seeds(self) -> tuple[int, ...]:
         return tuple(sorted({job.seed for job in self.jobs}))
 
+    @cached_property
+    def settings(self) -> dict[str, Mapping[str, Any]]:
+        """Of each variant, by their flat names; a run of an older version has those of its jobs."""
+        return {job.variant: self.record.settings.get(job.variant, job.settings) for job in self.jobs}
+
     def task(self, cohort: str) -> str:
         return self.record.cohorts[cohort].task
 
@@ -110,10 +115,10 @@ class Run:
             raise StudyError(f"{slide_id} is in the cohorts {', '.join(found)}. Name one of them.")
         return str(found[0])
 
-    def job_of(
+    def jobs_of(
         self, slide_id: str, *, variant: str | None = None, cohort: str | None = None, seed: int | None = None
-    ) -> RunJob:
-        """The job whose model never saw this slide: it was in the job's test fold.
+    ) -> tuple[RunJob, ...]:
+        """The job whose model never saw this slide, since it was in the job's test fold; all members of an ensemble.
 
         variant: None = the last of the study. seed: None = the first.
         """
@@ -127,9 +132,10 @@ class Run:
         table = self.predictions
         rows = table[(table["slide_id"] == case) & (table["cohort"] == cohort) & (table["variant"] == variant)]
         folds = set(rows.loc[rows["seed"] == seed, "fold"])
-        for job in self.jobs:
-            if (job.cohort, job.variant, job.seed) == (cohort, variant, seed) and job.fold in folds:
-                return job
+        wanted = (cohort, variant, seed)
+        found = [job for job in self.jobs if (job.cohort, job.variant, job.seed) == wanted and job.fold in folds]
+        if found:
+            return tuple(sorted(found, key=lambda job: job.member or 0))
         raise StudyError(
             f"{slide_id}: no finished job of {variant}, seed {seed}, had it in its test fold. Run the study to its end."
         )

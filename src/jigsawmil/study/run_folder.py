@@ -3,7 +3,7 @@
 Nothing else spells the name of a file of a run: `RunFolder` and `JobFolder` know them all.
 
     study.json  predictions.csv  summary.csv  comparisons.csv  slides.csv  left_out.csv  folds*.json
-    jobs/COHORT/VARIANT/seedN-foldN/    job.json, predictions.csv, trace.csv, the model, attention.safetensors
+    jobs/COHORT/VARIANT/seedN-foldN[-memberN]/    job.json, predictions.csv, trace.csv, the model, attention.safetensors
     control/    jobs/ and tables with the places of patches shuffled, and control.csv
     plots/  faithfulness/COHORT/VARIANT.json  table.md  report.html  standins/
 """
@@ -107,8 +107,10 @@ class RunFolder:
         """Without a suffix: `.json` holds the figures, `.csv` the slides."""
         return self.path / "faithfulness" / cohort / variant
 
-    def job(self, cohort: str, variant: str, seed: int, fold: int) -> Path:
-        return self.jobs / cohort / variant / f"seed{seed}-fold{fold}"
+    def job(self, cohort: str, variant: str, seed: int, fold: int, member: int | None = None) -> Path:
+        """member: of an ensemble."""
+        name = f"seed{seed}-fold{fold}" + ("" if member is None else f"-member{member}")
+        return self.jobs / cohort / variant / name
 
     def finished_jobs(self) -> list[JobFolder]:
         """In the order of cohorts, variants, seeds and folds by name."""

@@ -129,8 +129,9 @@ def the_cohort(run: Run, cohort: str | None) -> str:
 
 
 def _words(run: Run, slide_id: str, variant: str | None, cohort: str | None) -> str:
-    job = run.job_of(slide_id, variant=variant, cohort=cohort)
-    return f"{job.variant}, seed {job.seed}, fold {job.fold}: a model that never saw this slide"
+    jobs = run.jobs_of(slide_id, variant=variant, cohort=cohort)
+    job, what = jobs[0], "a model" if len(jobs) == 1 else f"{len(jobs)} models"
+    return f"{job.variant}, seed {job.seed}, fold {job.fold}: {what} that never saw this slide"
 
 
 class MapExport:

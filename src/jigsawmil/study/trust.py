@@ -10,7 +10,7 @@ import pandas as pd
 from ..errors import StudyError
 from ..files import write_csv, write_json, writing_to
 from ..maps.faithfulness import Curves, curves_of, faithfulness
-from .cases import Case, case_bags, cases, job_model
+from .cases import Case, case_bags, case_model, cases
 from .run import Run
 
 
@@ -26,7 +26,7 @@ def chosen_cases(run: Run, cohort: str, variant: str, at_most: int, seed: int) -
 def case_curves(run: Run, case: Case, seed: int, features: Path | None, device: str) -> Curves:
     """The random orders of a slide are the same for every variant."""
     rng = np.random.default_rng([seed, *case.name.encode()])
-    return curves_of(*job_model(case.job.folder), case.name, case_bags(run, case, features), rng, device=device)
+    return curves_of(*case_model(case), case.name, case_bags(run, case, features), rng, device=device)
 
 
 def _rows(curves: list[Curves]) -> Iterator[dict[str, Any]]:

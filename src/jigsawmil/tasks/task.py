@@ -120,6 +120,14 @@ class Task(ABC):
     def head(self, width: int, classes: int) -> Head:
         """Imports torch, as nothing else of a task does."""
 
+    def probabilities(self, logits: Floats, classes: int) -> Floats:
+        """(case, class) from the logits of the head (case, logit), by the head itself."""
+        import torch
+
+        with torch.random.fork_rng(devices=[]):  # a head draws weights, which take no part here
+            head = self.head(1, classes)
+        return head.probabilities(torch.from_numpy(logits)).numpy()
+
     @abstractmethod
     def validation(self, y: Integers, p: Floats) -> tuple[float, float]:
         """Loss, by which an epoch is chosen, and a score to look at."""

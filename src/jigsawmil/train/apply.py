@@ -11,18 +11,20 @@ from ..bags.formats import BagInfo, peek_bag, read_bag
 from ..bags.store import read_ahead
 from ..cohort.labels import group_slides, slide_name
 from ..errors import FeatureError
+from ..graph_config import GraphConfig, Raster
 from ..nn.batch import Batch
 from ..nn.model import METHODS, Model
 from ..slides.encoders.spec import our_name
 from .checkpoint import ModelCard
 from .devices import pick_device
+from .ensemble import Ensemble
 from .infer import Prepared, Seen, run_model
 
 Item = Bag | str | Path  # a slide in memory, or its feature file
 
 
 def apply_model(
-    model: Model, card: ModelCard, bags: Sequence[Item], *, device: str = "auto", **reading: Any
+    model: Model | Ensemble, card: ModelCard, bags: Sequence[Item], *, device: str = "auto", **reading: Any
 ) -> Iterator[Seen]:
     """What the model makes of every slide (or patient, if it was trained to pool patients), read ahead in a thread.
 
@@ -39,7 +41,12 @@ def apply_model(
 
 
 def apply_groups(
-    model: Model, card: ModelCard, groups: Iterable[tuple[str, Sequence[Item]]], *, device: str = "auto", **reading: Any
+    model: Model | Ensemble,
+    card: ModelCard,
+    groups: Iterable[tuple[str, Sequence[Item]]],
+    *,
+    device: str = "auto",
+    **reading: Any,
 ) -> Iterator[Seen]:
     """The same for slides that are grouped already: name, and the slides that are pooled into one prediction."""
     items = read_ahead(partial(_prepare, card, reading), groups)
@@ -51,8 +58,15 @@ def _prepare(card: ModelCard, reading: dict[str, Any], group: tuple[str, Sequenc
     bags = tuple(_read(item, reading) for item in items)
     for bag in bags:
         check_fits(bag, card)
-    graph = card.graph if METHODS[card.model.method].graph else None
-    return Prepared(name, Batch.of(bags, graph, card.model.raster).as_one_bag(), bags)
+    shapes = [_shape(member) for member in card.members or (card,)]
+    first = Batch.of(bags, *shapes[0]).as_one_bag()
+    made = {shapes[0]: first} | {s: first.prepared_for(bags, *s) for s in dict.fromkeys(shapes) if s != shapes[0]}
+    return Prepared(name, tuple(made[shape] for shape in shapes), bags)
+
+
+def _shape(card: ModelCard) -> tuple[GraphConfig | None, Raster]:
+    """What a slide is prepared with."""
+    return (card.graph if METHODS[card.model.method].graph else None), card.model.raster
 
 
 def _read(item: Item, reading: dict[str, Any]) -> Bag:

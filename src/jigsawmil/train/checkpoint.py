@@ -1,7 +1,8 @@
 """A model on disk: safetensors and JSON, never a pickle, and never half a file."""
 
 import json
-from dataclasses import asdict, dataclass
+from collections.abc import Sequence
+from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -16,8 +17,10 @@ from ..files import replacing, write_json
 from ..graph import GraphConfig
 from ..nn.model import Model, ModelConfig
 from .config import PRECISIONS
+from .ensemble import Ensemble
 
 WEIGHTS, CARD = "model.safetensors", "model.json"
+SINGLE, ENSEMBLE = 1, 2  # formats of the card
 # what comes of reading a file that is damaged or somebody else's
 FOREIGN = (ValueError, KeyError, TypeError, AttributeError, SafetensorError, RuntimeError, OSError)
 
@@ -36,6 +39,7 @@ class ModelCard:
     level: str = "slide"  # what was pooled into one prediction
     training: dict[str, Any] | None = None  # settings, cohort, best epoch
     origin: dict[str, Any] | None = None  # versions and commit
+    members: "tuple[ModelCard, ...]" = ()  # of an ensemble; the rest of the card is then that of the first
 
     @property
     def precision(self) -> str:
@@ -43,25 +47,72 @@ class ModelCard:
         return str((self.training or {}).get("settings", {}).get("precision", "float32"))
 
 
-def save_model(folder: str | Path, model: Model, card: ModelCard) -> None:
-    """Write the two files into a folder, which is made; each appears whole.
+def ensemble_of(members: Sequence[tuple[Model, ModelCard]]) -> tuple[Model | Ensemble, ModelCard]:
+    """Models that answer together; a single one stays what it is."""
+    models, cards = zip(*members, strict=True)
+    if len(models) == 1:
+        return models[0], cards[0]
+    return Ensemble(models), replace(cards[0], members=cards)
+
+
+def save_model(folder: str | Path, model: Model | Ensemble, card: ModelCard) -> None:
+    """Write a model into a folder, which is made: weights and card, each appearing whole. Of an ensemble each member
+    has a folder of its own, and the card, written last, names them.
 
     Example: `save_model("model", model, card)`
     """
     folder = Path(folder)
     folder.mkdir(parents=True, exist_ok=True)
+    if isinstance(model, Ensemble):
+        for number, (member, own) in enumerate(zip(model, card.members, strict=True)):
+            save_model(folder / member_name(number), member, own)
+        names = [member_name(number) for number in range(len(model))]
+        write_json(folder / CARD, {"format": ENSEMBLE, "members": names})
+        return
     weights = {name: value.detach().cpu().contiguous() for name, value in model.state_dict().items()}
     with replacing(folder / WEIGHTS) as temporary:
         save_file(weights, temporary)
-    write_json(folder / CARD, {"format": 1, **asdict(card)})
+    values = asdict(card)
+    values.pop("members")
+    write_json(folder / CARD, {"format": SINGLE, **values})
 
 
-def load_model(folder: str | Path) -> tuple[Model, ModelCard]:
-    """A model and its card; needs nothing but the package.
+def member_name(number: int) -> str:
+    """The folder of a member of an ensemble."""
+    return f"member{number}"
+
+
+def load_model(folder: str | Path) -> tuple[Model | Ensemble, ModelCard]:
+    """A model, or an ensemble, and its card; needs nothing but the package.
 
     Example: `model, card = load_model("model")`
     """
     folder = Path(folder)
+    names = _member_names(folder)
+    return load_members([folder / name for name in names]) if names else _load_single(folder)
+
+
+def load_members(folders: Sequence[Path]) -> tuple[Model | Ensemble, ModelCard]:
+    """The models of several folders as one ensemble, or that of one folder."""
+    model, card = ensemble_of([_load_single(folder) for folder in folders])
+    return model.eval(), card
+
+
+def _member_names(folder: Path) -> list[str]:
+    """The folders of an ensemble's members; none for a single model, or for what is no model."""
+    try:
+        values = json.loads((folder / CARD).read_text())
+        if values["format"] != ENSEMBLE:
+            return []
+        names = [str(name) for name in values["members"]]
+    except FOREIGN:
+        return []
+    if any(Path(name).name != name for name in names):  # no path out of the folder
+        raise StudyError(f"{folder / CARD}: members {names} are not names of folders in it. Train the model again.")
+    return names
+
+
+def _load_single(folder: Path) -> tuple[Model, ModelCard]:
     missing = [name for name in (WEIGHTS, CARD) if not (folder / name).is_file()]
     if missing:
         raise StudyError(
@@ -70,8 +121,8 @@ def load_model(folder: str | Path) -> tuple[Model, ModelCard]:
         )
     try:
         values = json.loads((folder / CARD).read_text())
-        if values.pop("format", None) != 1:
-            raise StudyError(f"{folder / CARD}: expected format 1. The model was written by another version.")
+        if values.pop("format", None) != SINGLE:
+            raise StudyError(f"{folder / CARD}: expected format {SINGLE}. The model was written by another version.")
         card = ModelCard(
             **{
                 **values,

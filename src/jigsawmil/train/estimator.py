@@ -19,11 +19,10 @@ from ..errors import FeatureError, StudyError
 from ..nn.options import DEFAULT_METHOD
 from ..tasks import get_task, reading_options
 from .apply import apply_model
-from .checkpoint import load_model, save_model
-from .feed import Feed
-from .fold import fit_split, make_card
+from .checkpoint import ensemble_of, load_model, save_model
 from .presets import DEFAULT_PRESET, preset_values
 from .settings import Settings
+from .train_model import train_members
 
 _SETTINGS = {
     setting.name: setting for setting in settings_of(Settings) if setting.name != "level"
@@ -63,11 +62,10 @@ class SlideClassifier(ClassifierMixin, BaseEstimator):
         settings = self._settings()
         positive = None if self.positive is None else str(self.positive)
         cohort = Cohort.from_bags(_bags(X), y, patients, positive=positive, ordinal=self.ordinal, task=self.task)
-        feed = Feed(cohort, settings.graph if settings.needs_graph else None, settings.model.raster, memory_gb=1e3)
-        split = Fold(train=tuple(map(str, cohort.slide_ids)), test=())
-        self.model_, progress = fit_split(feed, split, settings, self.seed, 0)
-        self.card_ = make_card(feed, self.model_, settings, self.seed, progress)
-        self.history_ = progress.epochs
+        whole = Fold(train=tuple(map(str, cohort.slide_ids)), test=())
+        trained = train_members(cohort, whole, settings, self.seed, memory_gb=1e3)
+        self.model_, self.card_ = ensemble_of([(model, card) for model, card, _ in trained])
+        self.history_ = [epoch for *_, progress in trained for epoch in progress.epochs]
         given = {int(label): value for label, value in zip(cohort.labels, y, strict=True)}
         self.classes_ = np.array([given[label] for label in range(len(cohort.classes))])
         return self
@@ -107,7 +105,7 @@ class SlideClassifier(ClassifierMixin, BaseEstimator):
             )
         training = card.training or {}
         settings = {name: value for name, value in training.get("settings", {}).items() if name != "device"}
-        settings["seed"] = training.get("seed", 0)
+        settings |= {"seed": training.get("seed", 0), "members": max(1, len(card.members))}
         settings |= reading_options(card.model.task, card.classes)
         classifier = cls(**{name: value for name, value in settings.items() if name in cls._get_param_names()})
         classifier.model_, classifier.card_, classifier.classes_ = model, card, np.array(card.classes)

@@ -71,7 +71,7 @@ class Feed:
     def prepared(self, bags: Sequence[int]) -> Iterator[Prepared]:
         """Bags one by one, for `run_model`."""
         batches = self.stream([[bag] for bag in bags])
-        return (Prepared(self.names[bag], batch) for bag, batch in zip(bags, batches, strict=True))
+        return (Prepared(self.names[bag], (batch,)) for bag, batch in zip(bags, batches, strict=True))
 
 
 def prepare(cohort: Cohort, graph: GraphConfig | None, raster: Raster, shuffle: int | None, index: int) -> Batch:

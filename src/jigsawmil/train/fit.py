@@ -36,11 +36,13 @@ def fit(
     on_epoch: Callable[[Epoch], None] | None = None,
     state: Path | None = None,
     sharing: Sharing = ALONE,
+    keep_state: bool = False,
 ) -> Progress:
     """Train in place on bags of the feed; the weights of the best epoch stay, or the last without validation bags.
 
     All randomness comes from (seed, epoch). state: a file from which an interrupted training resumes, to the bits of an
-    uninterrupted one. sharing: the processes that share every batch; only the first of them saves.
+    uninterrupted one. sharing: the processes that share every batch; only the first of them saves. keep_state: save the
+    end, too, for other trainings follow that may be interrupted.
     """
     weights = class_weights(feed.labels[list(train)], model.config.classes) if config.class_weights else None
     training = Training(model, config, weights)
@@ -65,6 +67,8 @@ def fit(
             save_state(state, *training.state())
             saved = time.monotonic()
 
+    if keep_state and state is not None and sharing.rank == 0:
+        save_state(state, *training.state())
     if not progress.best:
         raise ConfigError(f"the training diverged: the validation loss was never a number. {_DIVERGED}")
     model.load_state_dict(progress.kept)

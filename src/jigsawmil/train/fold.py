@@ -25,8 +25,12 @@ def fit_split(
     on_epoch: Callable[[Epoch], None] | None = None,
     state: Path | None = None,
     sharing: Sharing = ALONE,
+    *,
+    member: int | None = None,
 ) -> tuple[Model, Progress]:
-    """A model fitted to a fold's training slides. The validation slides come out of them, never out of the test."""
+    """A model fitted to a fold's training slides. The validation slides come out of them, never out of the test.
+
+    member: its number in an ensemble, which gives it a seed of its own."""
     cohort, config = feed.cohort, settings.train
     train, val = list(split.train), list(split.val)
     if config.patience and not val:
@@ -41,10 +45,11 @@ def fit_split(
     if not config.patience:
         train, val = train + val, []
     shape = settings.model_config(cohort.dim, cohort.task, len(cohort.classes))
-    own = fold_seed(seed, fold)
+    own = fold_seed(seed, fold, member)
     model = seeded_model(shape, own)
-    bags = feed.bags_of(train), feed.bags_of(val)
-    return model, fit(model, feed, *bags, config, seed=own, on_epoch=on_epoch, state=state, sharing=sharing)
+    bags, kept = (feed.bags_of(train), feed.bags_of(val)), member is not None
+    options = {"seed": own, "on_epoch": on_epoch, "state": state, "sharing": sharing, "keep_state": kept}
+    return model, fit(model, feed, *bags, config, **options)
 
 
 def make_card(feed: Feed, model: Model, settings: Settings, seed: int, progress: Progress) -> ModelCard:

@@ -12,13 +12,17 @@ from ..bags.bag import Bag
 from ..nn.batch import Batch
 from ..nn.model import Model, Output
 from .devices import autocast, pick_device
+from .ensemble import Ensemble, combine, members_of
 
 
 class Prepared(NamedTuple):
-    """What is predicted as one (a slide, or all slides of a patient), ready for the model."""
+    """What is predicted as one (a slide, or all slides of a patient), ready for the model.
+
+    batches: of one bag; one for all members of an ensemble, or one for each.
+    """
 
     name: str
-    batch: Batch  # of one bag
+    batches: tuple[Batch, ...]
     bags: tuple[Bag, ...] = ()  # as they were read; a training keeps batches only
 
 
@@ -31,6 +35,9 @@ class Seen:
     batch: Batch
     output: Output
     probabilities: NDArray[np.float64]  # (class,)
+    logits: NDArray[np.float64]  # (logit,)
+    members: "tuple[Seen, ...]" = ()  # of an ensemble
+    spread: float | None = None  # how far the members of an ensemble disagree, see `Combined`
 
     @property
     def attention(self) -> tuple[NDArray[np.float32], ...]:
@@ -43,15 +50,41 @@ class Seen:
         return tuple(part.numpy() for part in self.batch.in_file_order(self.batch.coords))
 
 
-def run_model(model: Model, items: Iterable[Prepared], *, device: str, precision: str) -> Iterator[Seen]:
+def run_model(model: Model | Ensemble, items: Iterable[Prepared], *, device: str, precision: str) -> Iterator[Seen]:
     """The model in evaluation mode on each item. precision: the one it was trained in."""
     where = pick_device(device)
     model.to(where).eval()
-    for name, batch, bags in items:
-        with torch.inference_mode():  # not around the yield, where it would hold for the caller too
-            batch = batch.to(where)
-            with autocast(where, precision):
-                output = model(batch)
-            single = output._replace(logits=output.logits.float())  # bfloat16 knows 128 probabilities above 1/2
-            p = model.probabilities(single)[0].double().cpu().numpy()
-        yield Seen(name, bags, batch, output, p)
+    members = members_of(model)
+    for name, batches, bags in items:
+        if len(batches) == 1:
+            batches *= len(members)
+        found = tuple(
+            _run(member, name, batch.to(where), bags, precision) for member, batch in zip(members, batches, strict=True)
+        )
+        yield found[0] if isinstance(model, Model) else _together(found, members[0])
+
+
+def _run(model: Model, name: str, batch: Batch, bags: tuple[Bag, ...], precision: str) -> Seen:
+    with torch.inference_mode():
+        with autocast(batch.features.device, precision):
+            output = model(batch)
+        logits = output.logits.float()  # bfloat16 knows 128 probabilities above 1/2
+        p = model.probabilities(output._replace(logits=logits))[0].double().cpu().numpy()
+    return Seen(name, bags, batch, output, p, logits[0].double().cpu().numpy())
+
+
+def _together(found: tuple[Seen, ...], first: Model) -> Seen:
+    """What an ensemble makes of it: mean logits and mean attention; hidden states belong to its members."""
+    logits = np.stack([seen.logits for seen in found])[:, None]
+    mean, probabilities, spread = combine(logits, first.config.task, first.config.classes)
+    output = found[0].output
+    none = output.hidden[:, :0]
+    output = Output(
+        logits=torch.from_numpy(mean).to(output.logits.device),
+        attention=torch.stack([seen.output.attention.float() for seen in found]).mean(dim=0),
+        hidden=none,
+        jigsaw_logits=None,
+        embedding=none[:0],
+    )
+    batch, bags = found[0].batch, found[0].bags
+    return Seen(found[0].name, bags, batch, output, probabilities[0], mean[0], found, float(spread[0]))

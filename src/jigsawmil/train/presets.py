@@ -11,6 +11,7 @@ from ..config import choose
 
 DEFAULT_PRESET = "default"
 PAPER: dict[str, Any] = {
+    "members": 1,  # the paper trains single models
     # Section 3.1: kNN graph on centroids in [0, 1]^2. The text's sigma; silent on ties: exactly k.
     "graph": "knn",
     "k": 50,

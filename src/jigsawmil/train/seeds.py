@@ -7,9 +7,10 @@ import numpy as np
 import torch
 
 
-def fold_seed(seed: int, fold: int) -> int:
-    """Of one training."""
-    return int(np.random.SeedSequence([seed, fold]).generate_state(1, np.uint32)[0])
+def fold_seed(seed: int, fold: int, member: int | None = None) -> int:
+    """Of one training. member: its number in an ensemble."""
+    numbers = [seed, fold] if member is None else [seed, fold, member + 1]  # trailing zeros do not count
+    return int(np.random.SeedSequence(numbers).generate_state(1, np.uint32)[0])
 
 
 def epoch_seed(*numbers: int) -> int:

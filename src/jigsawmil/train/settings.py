@@ -5,7 +5,7 @@ from contextlib import suppress
 from dataclasses import asdict, dataclass
 from typing import TYPE_CHECKING, Any
 
-from ..config import check_type, choose, flatten, one_of, setting, settings_of, unflatten
+from ..config import check_type, choose, flatten, one_of, require, setting, settings_of, unflatten
 from ..errors import ConfigError
 from ..graph_config import GraphConfig
 from ..nn.options import DEFAULT_METHOD, METHODS, ModelOptions, check_method
@@ -28,6 +28,12 @@ class Settings:
 
     method: str = setting(DEFAULT_METHOD, f"The method (encoder, pooling, jigsaw): {one_of(METHODS)}.")
     level: str = setting(LEVELS[0], "What is pooled into one prediction: a slide or a patient.", option=True)
+    members: int = setting(
+        1,
+        "Models of an ensemble: each has its own seed and holds out its own part of the training patients to stop by, "
+        "and their logits are averaged; 1: a single model.",
+        option=True,
+    )
     graph: GraphConfig
     model: ModelOptions
     train: TrainConfig
@@ -37,9 +43,10 @@ class Settings:
         for name, value in flat.items():
             choose("settings: key", name, settings)
             check_type(name.rstrip("_"), value, settings[name].kind)
-        values = {name: flat.get(name, settings[name].default) for name in ("method", "level")}
+        values = {name: flat.get(name, settings[name].default) for name in ("method", "level", "members")}
         check_method(values["method"])
         choose("level", values["level"], LEVELS)
+        require("members", values["members"], values["members"] >= 1, "a whole number of at least 1")
         parts = {"graph": GraphConfig, "model": ModelOptions, "train": TrainConfig}
         values |= {name: unflatten(part, flat) for name, part in parts.items()}  # refuses what is impossible
         for name, value in values.items():
@@ -90,6 +97,10 @@ class Settings:
     def replace(self, **flat: Any) -> "Settings":
         """The same but for these settings, by their flat names."""
         return Settings(**{**self.flat(), **flat})
+
+    def each_member(self) -> tuple["Settings", ...]:
+        """The settings of each model that is trained: those of a single one."""
+        return (self.replace(members=1),) * self.members
 
     def model_config(self, in_dim: int, task: str, classes: int) -> "ModelConfig":
         from ..nn.model import ModelConfig  # imports torch, which settings do not need

@@ -2,22 +2,33 @@
 
 import hashlib
 import json
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
+from functools import lru_cache, partial
 from pathlib import Path
+from typing import Protocol
 
 from ..cohort.cohort import Cohort
 from ..cohort.splits import Fold
 from ..errors import LabelError, StudyError
 from ..files import writing_to
 from ..nn.model import Model
-from .checkpoint import CARD, save_model
+from .checkpoint import CARD, ModelCard, ensemble_of, save_model
+from .ensemble import splits_of_members
 from .feed import Feed
 from .fit import Epoch, Progress
 from .fold import fit_split, make_card
 from .settings import Settings
 
 OnEpoch = Callable[[Epoch], None]
-Fit = Callable[[Feed, Fold, Settings, int, int, OnEpoch | None, Path | None], tuple[Model, Progress]]  # as `fit_split`
+
+
+class Fit(Protocol):
+    """`fit_split`, or what does the same in several processes."""
+
+    def __call__(
+        self, feed: Feed, split: Fold, settings: Settings, seed: int, fold: int, on_epoch: OnEpoch | None = None,
+        state: Path | None = None, *, member: int | None = None,
+    ) -> tuple[Model, Progress]: ...  # fmt: skip
 
 
 def train_model(
@@ -29,26 +40,54 @@ def train_model(
     memory_gb: float = 4.0,
     on_epoch: OnEpoch | None = None,
     fit: Fit = fit_split,
-) -> Progress:
+) -> tuple[Progress, ...]:
     """Train on all slides of a cohort and write the model to a folder; interrupted, it resumes when run again.
 
-    memory_gb: for prepared slides. on_epoch: called after each epoch. fit: fits the model, by default in this process.
+    memory_gb: for prepared slides. on_epoch: called after each epoch. fit: fits a model, by default in this process.
+    Returns how the model, or each member of an ensemble, was trained.
 
-    Example: `train_model(Cohort.read("labels.csv", "features"), "model", Settings())`
+    Example: `train_model(Cohort.read("labels.csv", "features"), "model", Settings(members=5))`
     """
     out, settings = Path(out), settings or Settings()
     refuse_model(out)
     if settings.level == "patient":
         check_patients(cohort)
-    graph = settings.graph if settings.needs_graph else None
-    feed = Feed(cohort, graph, settings.model.raster, memory_gb=memory_gb, level=settings.level)
-    everything = Fold(train=tuple(map(str, cohort.slide_ids)), test=())
-    state = out / f".training-{state_key(settings, seed, fingerprint(cohort))}.state"
+    whole = Fold(train=tuple(map(str, cohort.slide_ids)), test=())
+    each, mark = settings.each_member(), fingerprint(cohort)
+    keys = [state_key(own, seed, mark, number) for number, own in enumerate(each)]
+    states = [out / f".training-{key}.state" for key in keys]
     with writing_to(out):
-        model, history = fit(feed, everything, settings, seed, 0, on_epoch, state)
-        save_model(out, model, make_card(feed, model, settings, seed, history))
-        state.unlink(missing_ok=True)
-    return history
+        trained = train_members(
+            cohort, whole, settings, seed, memory_gb=memory_gb, on_epoch=on_epoch, fit=fit, states=states
+        )
+        save_model(out, *ensemble_of([(model, card) for model, card, _ in trained]))
+        for state in states:
+            state.unlink(missing_ok=True)
+    return tuple(progress for *_, progress in trained)
+
+
+def train_members(
+    cohort: Cohort,
+    split: Fold,
+    settings: Settings,
+    seed: int,
+    *,
+    memory_gb: float,
+    on_epoch: OnEpoch | None = None,
+    fit: Fit = fit_split,
+    states: Sequence[Path] | None = None,
+) -> list[tuple[Model, ModelCard, Progress]]:
+    """The single model, or each member of an ensemble, one after the other. states: files to resume each from."""
+    each, splits = settings.each_member(), splits_of_members(cohort, split, settings, seed)
+    feeds = lru_cache(maxsize=1)(partial(Feed, cohort))  # members of one graph share the prepared slides
+    trained = []
+    for number, own in enumerate(each):
+        graph = own.graph if own.needs_graph else None
+        feed = feeds(graph, own.model.raster, memory_gb=memory_gb, level=own.level)
+        state, member = states[number] if states else None, number if len(each) > 1 else None
+        model, progress = fit(feed, splits[number], own, seed, 0, on_epoch, state, member=member)
+        trained.append((model, make_card(feed, model, own, seed, progress), progress))
+    return trained
 
 
 def refuse_model(out: Path) -> None:
@@ -78,6 +117,6 @@ def fingerprint(cohort: Cohort) -> str:
     return hashlib.sha256(text.encode()).hexdigest()[:16]
 
 
-def state_key(settings: Settings, seed: int, cohort: str) -> str:
-    """A training resumes only under the settings and on the cohort it began with."""
-    return hashlib.sha256(repr((sorted(settings.flat().items()), seed, cohort)).encode()).hexdigest()[:12]
+def state_key(settings: Settings, seed: int, cohort: str, member: int = 0) -> str:
+    """A training resumes only under the settings and on the cohort it began with. member: of an ensemble."""
+    return hashlib.sha256(repr((sorted(settings.flat().items()), seed, cohort, member)).encode()).hexdigest()[:12]

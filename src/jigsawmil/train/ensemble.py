@@ -1,0 +1,82 @@
+"""Several models that answer as one: their logits are averaged.
+
+Why logits. Each logit is a sum over patches (of what a patch contributes), so the mean logit is one too, and the mean
+of the members' contribution maps adds up to it exactly. It is also the log of the normalised geometric mean of the
+members' odds: one member that is very sure counts for more than in a mean of probabilities.
+"""
+
+from collections.abc import Iterator, Sequence
+from typing import NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+from torch import nn
+
+from ..cohort.cohort import Cohort
+from ..cohort.splits import Fold, member_splits
+from ..errors import SplitError
+from ..nn.model import Model
+from ..tasks import get_task
+from .settings import Settings
+
+Floats = NDArray[np.float64]
+
+
+class Ensemble(nn.Module):
+    """Models of one task and one kind of features; each may have a method and a graph of its own."""
+
+    def __init__(self, members: Sequence[Model]) -> None:
+        super().__init__()
+        self.members = nn.ModuleList(members)
+
+    def __iter__(self) -> Iterator[Model]:
+        for member in self.members:
+            assert isinstance(member, Model)
+            yield member
+
+    def __len__(self) -> int:
+        return len(self.members)
+
+
+def members_of(model: Model | Ensemble) -> tuple[Model, ...]:
+    """The models that answer: one, or those of an ensemble."""
+    return tuple(model) if isinstance(model, Ensemble) else (model,)
+
+
+class Combined(NamedTuple):
+    """What members say together."""
+
+    logits: Floats  # (case, logit): the mean
+    probabilities: Floats  # (case, class), of the mean logits
+    spread: Floats  # (case,): standard deviation over members of the log-odds of the class that is called
+
+
+def combine(logits: Floats, task: str, classes: int) -> Combined:
+    """logits: (member, case, logit)."""
+    kind = get_task(task)
+    mean = logits.mean(axis=0)
+    probabilities = kind.probabilities(mean, classes)
+    if logits.shape[2] == 1:
+        odds = logits[:, :, 0]
+    else:
+        called = kind.decision(probabilities)
+        own = np.stack([kind.probabilities(each, classes)[np.arange(len(called)), called] for each in logits])
+        own = own.clip(1e-12, 1 - 1e-12)
+        odds = np.log(own / (1 - own))
+    spread = odds.std(axis=0, ddof=1) if len(logits) > 1 else np.zeros(len(mean))
+    return Combined(mean, probabilities, spread)
+
+
+def splits_of_members(cohort: Cohort, split: Fold, settings: Settings, seed: int) -> list[Fold]:
+    """What each member is fitted to and stops by. A single model, a training without stopping, and validation slides
+    that are given leave the split as it is."""
+    count = settings.members
+    if count == 1 or split.val or not settings.train.patience:
+        return [split] * count
+    rows = [np.flatnonzero(cohort.slide_ids == slide)[0] for slide in split.train]
+    patients, labels = list(cohort.patients[rows]), list(cohort.strata[rows])
+    try:
+        parts = member_splits(split.train, patients, labels, members=count, seed=seed)
+    except SplitError as error:
+        raise SplitError(f"{error} (patience = 0 does that.)") from error
+    return [Fold(train=train, val=val, test=split.test) for train, val in parts]

@@ -1,0 +1,73 @@
+"""Members of an ensemble are jobs like any other."""
+
+import shutil
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pandas as pd
+import pytest
+
+from jigsawmil.study.run import Run, open_run
+from jigsawmil.study.study import Study
+
+StudyOf = Callable[..., Study]
+Ran = Callable[..., tuple[Run, list[str]]]
+OPTIONS: dict[str, Any] = {"epochs": 3, "patience": 2, "members": 2, "attention": True}
+
+
+@pytest.fixture(scope="module")
+def finished(tmp_path_factory: pytest.TempPathFactory, phantom: Path, study_of: StudyOf, ran: Ran) -> Run:
+    return ran(study_of(phantom, ("abmil", "graph-abmil"), **OPTIONS), tmp_path_factory.mktemp("ensembles") / "run")[0]
+
+
+def test_predictions_are_those_of_the_mean_logit(finished: Run) -> None:
+    table = finished.predictions.set_index(["variant", "slide_id"])
+    for variant in ("abmil", "graph-abmil"):
+        for fold in range(2):
+            jobs = [job for job in finished.jobs if (job.variant, job.fold) == (variant, fold)]
+            assert [job.member for job in jobs] == [0, 1]
+            read = [pd.read_csv(job.files.predictions, dtype={"slide_id": str}) for job in jobs]
+            logits = np.stack([own["logit0"] for own in read])
+            found = table.loc[variant].loc[read[0]["slide_id"]]
+            np.testing.assert_allclose(found["probability"], 1 / (1 + np.exp(-logits.mean(axis=0))), rtol=1e-12)
+            np.testing.assert_allclose(found["logit_std"], logits.std(axis=0, ddof=1), rtol=1e-9)
+
+
+def test_a_member_never_sees_the_test_fold_or_the_patients_it_stops_by(finished: Run) -> None:
+    specs = {(job.variant, job.fold, job.member): job.spec["folds"] for job in finished.jobs}
+    assert len(set(specs.values())) == 4  # two folds, two members: each fits other slides; both variants the same
+    assert specs["abmil", 0, 1] == specs["graph-abmil", 0, 1]
+    for job in finished.jobs:
+        assert job.settings["members"] == 1  # a job is one model
+    assert finished.settings["abmil"]["members"] == 2  # and the variant what was asked for
+
+
+def test_a_missing_member_is_run_again_to_the_same_bytes(
+    finished: Run, phantom: Path, study_of: StudyOf, ran: Ran, tmp_path: Path
+) -> None:
+    copy = Path(shutil.copytree(finished.folder, tmp_path / "run"))
+    shutil.rmtree(copy / "jobs/c/abmil/seed0-fold1-member1")
+    again, ended = ran(study_of(phantom, ("abmil", "graph-abmil"), **OPTIONS), copy)
+    assert ended == ["c abmil seed 0 fold 1 member 1"]
+    for name in ("predictions.csv", "summary.csv", "comparisons.csv"):
+        assert (copy / name).read_bytes() == (finished.folder / name).read_bytes()
+    assert open_run(copy).settings == again.settings
+
+
+def test_two_processes_give_the_same_bytes(
+    finished: Run, phantom: Path, study_of: StudyOf, ran: Ran, tmp_path: Path
+) -> None:
+    ran(study_of(phantom, ("abmil", "graph-abmil"), **OPTIONS), tmp_path / "two", processes=2)
+    assert (tmp_path / "two/predictions.csv").read_bytes() == (finished.folder / "predictions.csv").read_bytes()
+
+
+def test_one_member_is_the_single_model_it_always_was(
+    phantom: Path, study_of: StudyOf, ran: Ran, tmp_path: Path
+) -> None:
+    plain, _ = ran(study_of(phantom, ("abmil",)), tmp_path / "plain")
+    one, _ = ran(study_of(phantom, ("abmil",), members=1), tmp_path / "one")
+    assert "logit_std" not in plain.predictions
+    assert [job.folder.name for job in one.jobs] == ["seed0-fold0", "seed0-fold1"]
+    assert (tmp_path / "one/predictions.csv").read_bytes() == (tmp_path / "plain/predictions.csv").read_bytes()
