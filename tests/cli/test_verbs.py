@@ -223,7 +223,7 @@ def test_ctrl_c_stops_in_words_and_leaves_no_half_job(given, tmp_path: Path) -> 
 
 
 def test_ctrl_c_while_training(jigsawmil, given, quick, tmp_path: Path, monkeypatch) -> None:
-    def interrupted(*_: object) -> None:
+    def interrupted(*_: object, **__: object) -> None:
         raise KeyboardInterrupt
 
     monkeypatch.setattr(models, "fit_split", interrupted)

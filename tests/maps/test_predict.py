@@ -21,7 +21,7 @@ def cohort(tmp_path_factory: pytest.TempPathFactory) -> Path:
 def model(cohort: Path) -> Path:
     read = jigsawmil.Cohort.read(cohort / "labels.csv", cohort / "features")
     settings = jigsawmil.Settings.from_flat({"method": "abmil", "epochs": 2, "patience": 0, "hidden": 8})
-    history = jigsawmil.train_model(read, cohort / "model", settings, seed=3)
+    (history,) = jigsawmil.train_model(read, cohort / "model", settings, seed=3)
     assert len(history.epochs) == 2
     assert not list((cohort / "model").glob(".training-*"))  # what a resumed training needs is gone at the end
     return cohort / "model"
