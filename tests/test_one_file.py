@@ -48,8 +48,8 @@ try:
 except ConfigError as error:
     assert str(error) == "warmup: found 'long', expected a whole number."
 
-jobs = [SimpleNamespace(variant=str(n), settings=Settings(warmup=n).flat()) for n in (1, 2)]
-section = str(settings_section(SimpleNamespace(variants=["1", "2"], jobs=jobs)))
+settings = {str(n): Settings(warmup=n).flat() for n in (1, 2)}
+section = str(settings_section(SimpleNamespace(variants=["1", "2"], settings=settings)))
 assert "warmup" in section, section
 assert "| `warmup` | `3` |  | Epochs of a rising learning rate. | `--warmup` |" in settings_page.page()
 shown = CliRunner().invoke(app, ["train", "--help"], env={"COLUMNS": "300"}).output

@@ -47,9 +47,19 @@ def fit_split(
     shape = settings.model_config(cohort.dim, cohort.task, len(cohort.classes))
     own = fold_seed(seed, fold, member)
     model = seeded_model(shape, own)
-    bags, kept = (feed.bags_of(train), feed.bags_of(val)), member is not None
-    options = {"seed": own, "on_epoch": on_epoch, "state": state, "sharing": sharing, "keep_state": kept}
-    return model, fit(model, feed, *bags, config, **options)
+    progress = fit(
+        model,
+        feed,
+        feed.bags_of(train),
+        feed.bags_of(val),
+        config,
+        seed=own,
+        on_epoch=on_epoch,
+        state=state,
+        sharing=sharing,
+        keep_state=member is not None,
+    )
+    return model, progress
 
 
 def make_card(feed: Feed, model: Model, settings: Settings, seed: int, progress: Progress) -> ModelCard:
