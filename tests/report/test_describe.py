@@ -3,6 +3,7 @@
 import pytest
 
 from jigsawmil.nn.model import METHODS
+from jigsawmil.nn.options import SINGLE_METHODS
 from jigsawmil.report.describe import different, known_settings, method_words, training_words
 from jigsawmil.report.provenance import _presets
 from jigsawmil.train.settings import Settings
@@ -38,7 +39,7 @@ def test_a_setting_can_be_read(changed: dict[str, object], said: str) -> None:
     assert said not in method_words(Settings(method=FULL).flat())
 
 
-@pytest.mark.parametrize("method", METHODS)
+@pytest.mark.parametrize("method", SINGLE_METHODS)
 def test_only_what_a_method_has_is_spoken_of(method: str) -> None:
     words, has = method_words(Settings(method=method).flat()), METHODS[method]
     assert ("nearest neighbours" in words) == has.graph

@@ -288,7 +288,7 @@ def test_a_method_has_one_colour_in_every_picture(predictions: Make, run: Path) 
     in_trace = {h.get_label(): to_hex(h.get_color()).upper() for h in legend.legend_handles[:5]}
     forest = forest_figure(summarise(predictions(), resamples=2).assign(cohort="phantom"))
     in_forest = [to_hex(line.get_color()).upper() for line in forest.axes[0].get_lines() if line.get_marker() == "s"]
-    assert in_roc == in_trace == dict(zip(FIVE, in_forest, strict=True)) == COLOURS
+    assert in_roc == in_trace == dict(zip(FIVE, in_forest, strict=True)) == {name: COLOURS[name] for name in FIVE}
 
 
 def test_styles_follow_names_not_their_order_and_tell_methods_apart() -> None:

@@ -8,9 +8,13 @@ from typing import Any
 import numpy as np
 import pandas as pd
 import pytest
+from sklearn.metrics import roc_auc_score
 
+from jigsawmil.report.page import write_report
+from jigsawmil.study.disagreement import disagreement
 from jigsawmil.study.run import Run, open_run
 from jigsawmil.study.study import Study
+from jigsawmil.viewer.data import Library
 
 StudyOf = Callable[..., Study]
 Ran = Callable[..., tuple[Run, list[str]]]
@@ -71,3 +75,41 @@ def test_one_member_is_the_single_model_it_always_was(
     assert "logit_std" not in plain.predictions
     assert [job.folder.name for job in one.jobs] == ["seed0-fold0", "seed0-fold1"]
     assert (tmp_path / "one/predictions.csv").read_bytes() == (tmp_path / "plain/predictions.csv").read_bytes()
+
+
+def test_a_committee_is_a_variant_like_any_other(phantom: Path, study_of: StudyOf, ran: Ran, tmp_path: Path) -> None:
+    run, ended = ran(study_of(phantom, ("abmil", "committee"), epochs=2), tmp_path / "run")
+    assert len(ended) == 2 + 2 * 5
+    assert list(run.summary["variant"]) == ["abmil", "committee"]
+    members = [job for job in run.jobs if job.variant == "committee" and job.fold == 0]
+    assert [job.settings["method"] for job in sorted(members, key=lambda job: job.member)] == [
+        *["abmil", "graph-abmil", "graph-abmil+jigsaw", "graph-abmil+jigsaw", "graph-abmil"]
+    ]
+    page = write_report(run.folder, run.folder / "report.html").read_text()
+    assert "Several kinds of model whose logits are averaged" in page
+
+
+def test_the_spread_is_judged_by_the_errors_it_finds() -> None:
+    """Members disagree about the wrong cases in one table, about any in the other."""
+    rng = np.random.default_rng(0)
+    truth = np.repeat([0, 1], 40)
+    p = np.where(rng.random(80) < 0.2, 1 - truth, truth) * 0.8 + 0.1
+    wrong = (p > 0.5) != truth
+    table = pd.DataFrame({"variant": "e", "label": truth.astype(str), "probability": p, "patient_id": np.arange(80)})
+    sure = disagreement(table.assign(logit_std=wrong + rng.random(80)), ("0", "1"), "binary")[0]
+    assert (sure.cases, sure.errors) == (80, wrong.sum())
+    assert sure.auroc.auc == roc_auc_score(wrong, wrong + 0.0) == 1.0
+    assert sure.wrong > 1 > sure.right
+    chance = disagreement(table.assign(logit_std=rng.random(80)), ("0", "1"), "binary")[0]
+    assert chance.auroc.low < 0.5 < chance.auroc.high
+    right = disagreement(table.assign(probability=truth * 1.0, logit_std=1.0), ("0", "1"), "binary")[0]
+    assert (right.errors, right.auroc) == (0, None)
+    assert disagreement(table, ("0", "1"), "binary") == []
+
+
+def test_report_and_viewer_show_how_far_members_disagree(finished: Run) -> None:
+    page = write_report(finished.folder, finished.folder / "report.html").read_text()
+    assert "Do the members agree?" in page
+    table = Library(finished).table("c", "abmil", 0)
+    own = finished.predictions.set_index(["variant", "slide_id"])["logit_std"]["abmil"]
+    assert list(table["spread"]) == [own[slide] for slide in table["slide_id"]]

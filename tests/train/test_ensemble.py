@@ -11,8 +11,9 @@ import torch
 from jigsawmil.bags.bag import Bag
 from jigsawmil.cohort.cohort import Cohort
 from jigsawmil.cohort.splits import Fold
-from jigsawmil.errors import StudyError
+from jigsawmil.errors import ConfigError, StudyError
 from jigsawmil.maps.patch_maps import explain
+from jigsawmil.nn.model import build_model
 from jigsawmil.synthetic.phantom import make_phantom
 from jigsawmil.tasks import TASKS
 from jigsawmil.train import fit as fitting
@@ -157,3 +158,26 @@ def test_a_card_that_names_folders_elsewhere_is_refused(folder: Path, tmp_path: 
     (tmp_path / "model.json").write_text('{"format": 2, "members": ["../member0"]}')
     with pytest.raises(StudyError, match="not names of folders"):
         load_model(tmp_path)
+
+
+def test_a_committee_is_one_model_of_each_kind_or_several(cohort: Cohort, tmp_path: Path) -> None:
+    one, three = (Settings(method="committee", members=members, **SMALL) for members in (1, 3))
+    kinds = [(own.method, own.graph.k, own.model.conv, own.model.kinds) for own in one.each_member()]
+    assert kinds == [
+        *[("abmil", 4, "gat", 0), ("graph-abmil", 8, "gat", 0), ("graph-abmil+jigsaw", 24, "sage", 0)],
+        *[("graph-abmil+jigsaw", 50, "gat", 0), ("graph-abmil", 8, "gat", 8)],
+    ]
+    assert [own.method for own in three.each_member()][:4] == ["abmil"] * 3 + ["graph-abmil"]
+    whole = Fold(train=tuple(cohort.slide_ids), test=())
+    for settings, per_kind in ((one, 5), (three, 3)):  # every patient is held out once: by the committee, by each kind
+        parts = splits_of_members(cohort, whole, settings, 0)
+        for start in range(0, len(parts), per_kind):
+            held = [slide for part in parts[start : start + per_kind] for slide in part.val]
+            assert sorted(held) == sorted(cohort.slide_ids)
+    assert len(train_model(cohort, tmp_path / "m", one)) == 5
+    model, card = load_model(tmp_path / "m")
+    assert [own.model.method for own in card.members] == [own.method for own in one.each_member()]
+    [maps] = explain(model, card, MADE.bags[0])
+    assert maps.evidence.sum() + maps.bias[0] == pytest.approx(maps.logits[0], abs=1e-6)
+    with pytest.raises(ConfigError, match="committee is several models"):
+        build_model("committee", 16)

@@ -9,8 +9,8 @@ import pytest
 from jigsawmil.config import Setting, settings_of
 from jigsawmil.errors import ConfigError
 from jigsawmil.graph import GraphConfig
-from jigsawmil.nn.model import METHODS, ModelConfig
-from jigsawmil.nn.options import ModelOptions
+from jigsawmil.nn.model import ModelConfig
+from jigsawmil.nn.options import SINGLE_METHODS, ModelOptions
 from jigsawmil.train.config import LambdaConfig, TrainConfig
 from jigsawmil.train.presets import PAPER
 from jigsawmil.train.settings import Settings
@@ -107,7 +107,7 @@ def test_a_number_for_lambda_is_a_fixed_one() -> None:
     assert Settings(lambda_=0.25).train.lambda_ == LambdaConfig(policy=0.25)
 
 
-@pytest.mark.parametrize("method", METHODS)
+@pytest.mark.parametrize("method", SINGLE_METHODS)
 def test_a_graph_is_needed_where_the_method_has_one(method: str) -> None:
     assert Settings(method=method).needs_graph == ("graph" in method)
 

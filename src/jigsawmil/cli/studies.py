@@ -11,7 +11,7 @@ import typer
 
 from ..errors import ConfigError
 from ..files import writing_to
-from ..nn.options import METHODS, check_method
+from ..nn.options import METHODS, SINGLE_METHODS, check_method
 from ..synthetic.phantom_options import phantom_spec
 from ..train.settings import Settings
 from .app import app
@@ -48,7 +48,7 @@ def demo(out: Out = Path("demo"), jobs: Jobs = 2, quiet: Quiet = False) -> None:
     )
     study = Study(
         cohorts={"arrangement": cohort_spec({"labels": cohort / "labels.csv", "features": cohort / "features"})},
-        variants={name: Settings.from_flat({"method": name, "epochs": 12, "patience": 4}) for name in METHODS},
+        variants={name: Settings.from_flat({"method": name, "epochs": 12, "patience": 4}) for name in SINGLE_METHODS},
         attention=True,
     )
     show_study(study, out / "run", WhereOptions(jobs), quiet)
@@ -64,8 +64,8 @@ def compare(
     where: WhereOptions,
     out: RunOut,
     methods: Annotated[
-        str, typer.Option(help=f"Of {', '.join(METHODS)}; comma separated.", show_default="all five")
-    ] = ",".join(METHODS),
+        str, typer.Option(help=f"Of {', '.join(METHODS)}; comma separated.", show_default="all but committee")
+    ] = ",".join(SINGLE_METHODS),
     folds: Annotated[int, typer.Option(help="Folds of the cross-validation.")] = 3,
     seed: Seed = 0,
     seeds: Annotated[int, typer.Option(min=1, help="Repetitions: SEED, SEED + 1, ..., each with its own folds.")] = 1,

@@ -94,7 +94,7 @@ class SlidePredictor:
         self.task, self.rows = get_task(self.card.model.task), list[dict[str, Any]]()
         self._reading = {"mpp": None if slides else mpp, "patch_size": patch_size, "unit": unit}
         self._out, self._heatmap, self._attention = out, heatmap, attention
-        self._device, self._mpp, self._words = device, mpp, f"{self.card.model.method}, model {model.name}"
+        self._device, self._mpp, self._words = device, mpp, f"{self.card.title}, model {model.name}"
 
     @property
     def files(self) -> list[Path]:

@@ -7,6 +7,7 @@ import torch
 from torch import Tensor, nn
 
 from ..config import from_mapping, require
+from ..errors import ConfigError
 from ..tasks import get_task
 from .batch import Batch
 from .encoder import MLP, GraphEncoder
@@ -33,6 +34,10 @@ class ModelConfig(ModelOptions, _Purpose):
     def __post_init__(self) -> None:
         super().__post_init__()
         check_method(self.method)
+        if METHODS[self.method].members:
+            raise ConfigError(
+                f"{self.method} is several models. Train it, or build one of its kinds: {METHODS[self.method].members}."
+            )
         require("in_dim", self.in_dim, isinstance(self.in_dim, int) and self.in_dim > 0, "a whole number of at least 1")
         get_task(self.task).check_classes(self.classes)
 

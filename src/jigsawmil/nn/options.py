@@ -1,7 +1,8 @@
 """The methods, and what can be chosen about the parts of a model."""
 
+from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 from ..config import choose, one_of, require, setting
 from ..graph_config import AXES, Raster
@@ -11,12 +12,16 @@ from .poolings import POOLINGS
 
 
 class Method(NamedTuple):
-    """A choice of encoder, pooling and jigsaw. colour: in pictures; a method without one takes what is left."""
+    """A choice of encoder, pooling and jigsaw. colour: in pictures; a method without one takes what is left.
+
+    members: of a committee, the settings of each kind of model in it, over those that the user gives.
+    """
 
     graph: bool
     pooling: str
     jigsaw: bool
     colour: str = ""
+    members: tuple[Mapping[str, Any], ...] = ()
 
     @property
     def sees_positions(self) -> bool:
@@ -38,8 +43,17 @@ class _Methods(dict[str, Method]):
         return Method(name.startswith("graph-"), pooling, name.endswith("+jigsaw"))
 
 
+# What the paper's tables found to depend on the cohort: k, convolution, jigsaw, graph or none; and our `kinds`.
+COMMITTEE: tuple[Mapping[str, Any], ...] = (
+    {"method": "abmil"},
+    {"method": "graph-abmil", "k": 8},
+    {"method": "graph-abmil+jigsaw", "k": 24, "conv": "sage"},
+    {"method": "graph-abmil+jigsaw", "k": 50},
+    {"method": "graph-abmil", "k": 8, "kinds": 8},
+)
+
 # Okabe and Ito's colours (safe for the colour-blind): blue without a graph, green to red with one; the darker of two
-# neighbours has the jigsaw.
+# neighbours has the jigsaw. A committee has wine, of Paul Tol's palette.
 METHODS = _Methods(
     {
         "abmil": Method(graph=False, pooling="attention", jigsaw=False, colour="#56B4E9"),
@@ -47,8 +61,10 @@ METHODS = _Methods(
         "graph-mil": Method(graph=True, pooling="mean", jigsaw=False, colour="#009E73"),
         "graph-abmil": Method(graph=True, pooling="attention", jigsaw=False, colour="#E69F00"),
         "graph-abmil+jigsaw": Method(graph=True, pooling="attention", jigsaw=True, colour="#D55E00"),
+        "committee": Method(graph=True, pooling="attention", jigsaw=True, colour="#882255", members=COMMITTEE),
     }
 )
+SINGLE_METHODS = tuple(name for name, method in METHODS.items() if not method.members)
 DEFAULT_METHOD = "graph-abmil+jigsaw"
 JIGSAW_HEADS = ("linear", "mlp")
 IMPOSTERS = ("all", "centre", "neighbours")

@@ -13,6 +13,7 @@ from ..nn.options import METHODS
 from ..nn.poolings import POOLINGS
 from ..study.run import Run
 from ..train.config import TrainConfig
+from ..train.ensemble import parts_held_out
 from ..train.settings import Settings
 
 
@@ -20,6 +21,11 @@ def method_words(settings: Mapping[str, Any]) -> str:
     """What a variant is: graph, encoder, pooling, jigsaw and the policy of lambda."""
     s = known_settings(settings)
     method, model = METHODS[s.method], s.model
+    if method.members:
+        kinds = [method_words(own.flat()) for own in s.each_member()[:: s.members]]
+        return "Several kinds of model whose logits are averaged: " + " ".join(
+            f"({i}) {k}" for i, k in enumerate(kinds, 1)
+        )
     layers = f"{model.layers} layer{'s' * (model.layers != 1)}"
     if method.graph:
         heads = f", {model.heads} heads" if model.heads > 1 else ""
@@ -38,7 +44,8 @@ def method_words(settings: Mapping[str, Any]) -> str:
 
 def training_words(settings: Mapping[str, Any]) -> str:
     level, train = known_settings(settings).level, known_settings(settings).train
-    held = train.validation if known_settings(settings).members == 1 else 1 / known_settings(settings).members
+    members, parts = len(known_settings(settings).each_member()), parts_held_out(known_settings(settings))
+    held = train.validation if members == 1 else 1 / parts
     if train.patience:
         stop = (
             f"at most {train.epochs} epochs; {held:.0%} of the training patients are held back and "
@@ -47,7 +54,7 @@ def training_words(settings: Mapping[str, Any]) -> str:
         )
     else:
         stop = f"{train.epochs} epochs on all training slides, the last weights are kept"
-    if (members := known_settings(settings).members) > 1:
+    if members > 1:
         stop = f"{members} models, whose logits are averaged, each with its own seed{_own_part(train)}; {stop}"
     weights = ", classes weighted by rarity" if train.class_weights else ""
     batch = f"{train.batch_size} {level}{'s' * (train.batch_size != 1)} a step"

@@ -13,6 +13,7 @@ from ..errors import StudyError
 from ..maps.attention_figure import attention_figure
 from ..statistics.bands import RESAMPLES, Kind
 from ..study.control import shuffle_control
+from ..study.disagreement import disagreement
 from ..study.predictions import Pooled, fold_areas, pool
 from ..study.run import Run
 from ..tasks import FIGURES, Task, get_task
@@ -26,7 +27,7 @@ from .plots.curves import band_figure
 from .plots.forest import forest_figure
 from .plots.training import read_traces, trace_figure
 from .plots.trust import trust_figure
-from .tables import comparison_table, counted, number, summary_table
+from .tables import bounded, comparison_table, counted, number, summary_table
 
 CALIBRATED = ("brier", "ece", "calibration_slope", "calibration_intercept")
 CALIBRATION = tuple(FIGURES[name].replace("\n", " ") for name in CALIBRATED)  # a table of their own
@@ -106,6 +107,8 @@ def cohort_sections(part: CohortPart) -> Iterator[Section]:
         yield "Calibration", calibration_section(part)
     if "confusion" in part.task.sections:
         yield "Confusion matrix", confusion_section(part)
+    if members := members_section(part):
+        yield "Do the members agree?", members
     if len(part.run.control):
         yield "Does place matter?", control_section(part)
     yield "Losses and lambda", training_section(part)
@@ -208,6 +211,28 @@ def confusion_section(part: CohortPart) -> Html:
     seeds = " of the mean over seeds" if len(part.run.seeds) > 1 else ""
     caption = f"The decision is {used}{seeds}; no threshold was chosen on data. Colour: share of the true class."
     return join([picture(confusion_figure(s, part.classes), "Confusion", caption) for s in _some(part.pooled)], "\n")
+
+
+def members_section(part: CohortPart) -> Html:
+    """Whether disagreement of an ensemble's members points to errors; empty without ensembles."""
+    found = disagreement(part.predictions, part.classes, part.task.name)
+    if not found:
+        return Html()
+    words = (
+        "Spread: the standard deviation over the members of the log-odds of the class that is called. If the members "
+        "disagree more about cases that are called wrongly, the spread finds errors: AUROC above 0.5. It is of use "
+        "beside the probability if it does so better than doubt alone (1 minus the probability of the class called)."
+    )
+    head = ["variant", "cases", "errors", "spread if right", "spread if wrong", "AUROC of spread", "AUROC of doubt"]
+    rows = [
+        [
+            join([part.marks[own.variant], own.variant]), f"{own.cases:,}", f"{own.errors:,}", number(own.right),
+            number(own.wrong), "-" if own.auroc is None else bounded(*own.auroc),
+            "-" if own.confidence is None else number(own.confidence),
+        ]
+        for own in found
+    ]  # fmt: skip
+    return join([tag("p", words), table(head, rows)], "\n")
 
 
 def control_section(part: CohortPart) -> Html:

@@ -78,7 +78,7 @@ def _summary_columns(summary: pd.DataFrame) -> list[Column]:
         *_cohort_column(summary),
         Column("variant", [str(m) for m in summary["variant"]], name=True),
         Column("AUC,\nmean of folds", [plus_minus(row["auc_mean"], row["auc_std"]) for row in rows_of(summary)]),
-        Column("AUC, pooled\n[95 % interval]", [_bounded(row["auc_oof"], *interval(row)) for row in rows_of(summary)]),
+        Column("AUC, pooled\n[95 % interval]", [bounded(row["auc_oof"], *interval(row)) for row in rows_of(summary)]),
     ]
     shown = {
         name: header for name, header in figure_headers().items() if name in summary and summary[name].notna().any()
@@ -224,5 +224,5 @@ def plus_minus(mean: float, std: float) -> str:
     return number(mean) if np.isnan(std) else f"{mean:.3f} ± {std:.3f}"
 
 
-def _bounded(value: float, low: float, high: float) -> str:
+def bounded(value: float, low: float, high: float) -> str:
     return number(value) if np.isnan(low) else f"{value:.3f} [{low:.3f}, {high:.3f}]"

@@ -14,6 +14,7 @@ from ..train.ensemble import combine
 from ..train.origin import origin
 from .compare import compare_methods, summarise
 from .control import shuffle_control
+from .disagreement import SPREAD
 from .job import LOGIT, Job
 from .records import CohortRecord, StudyRecord
 from .run_folder import RunFolder
@@ -147,7 +148,7 @@ def _predictions(jobs: Sequence[Job], cohort: Cohort) -> pd.DataFrame:
         task = get_task(cohort.task)
         rows = [task.row(p, cohort.classes) for p in found.probabilities]
         table = table.drop(columns=logits).assign(**pd.DataFrame(rows, index=table.index))
-        table["logit_std"] = found.spread
+        table[SPREAD] = found.spread
     job = jobs[0]
     table.insert(0, "seed", job.seed)
     table.insert(0, "fold", job.fold)

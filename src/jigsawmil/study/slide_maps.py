@@ -60,7 +60,7 @@ def maps_of(
         )
     [maps] = explain(model, card, path, device=device, **reading)
     alone = "; it pools patients, and sees this slide alone" if card.level == "patient" else ""
-    return SlideMaps(maps, path, f"{card.model.method}, model {source.name}{alone}")
+    return SlideMaps(maps, path, f"{card.title}, model {source.name}{alone}")
 
 
 def every_map(
@@ -100,7 +100,7 @@ def every_map(
         )
     files = {slide_name(path.name): path for path in feature_files([Path(item) for item in which])}
     found = explain_each(model, card, [*files.values()], device=device, neighbours=False, **reading)
-    words = f"{card.model.method}, model {source.name}"
+    words = f"{card.title}, model {source.name}"
     return len(files), (SlideMaps(maps, files[maps.bag.slide_id], words) for maps in found)
 
 

@@ -42,6 +42,12 @@ class ModelCard:
     members: "tuple[ModelCard, ...]" = ()  # of an ensemble; the rest of the card is then that of the first
 
     @property
+    def title(self) -> str:
+        """The method, or what an ensemble consists of."""
+        methods = dict.fromkeys(card.model.method for card in self.members)
+        return f"{len(self.members)} models ({', '.join(methods)})" if methods else self.model.method
+
+    @property
     def precision(self) -> str:
         """In which the model was trained, and runs."""
         return str((self.training or {}).get("settings", {}).get("precision", "float32"))

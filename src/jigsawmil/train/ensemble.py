@@ -70,13 +70,20 @@ def combine(logits: Floats, task: str, classes: int) -> Combined:
 def splits_of_members(cohort: Cohort, split: Fold, settings: Settings, seed: int) -> list[Fold]:
     """What each member is fitted to and stops by. A single model, a training without stopping, and validation slides
     that are given leave the split as it is."""
-    count = settings.members
+    count = len(settings.each_member())
     if count == 1 or split.val or not settings.train.patience:
         return [split] * count
     rows = [np.flatnonzero(cohort.slide_ids == slide)[0] for slide in split.train]
     patients, labels = list(cohort.patients[rows]), list(cohort.strata[rows])
     try:
-        parts = member_splits(split.train, patients, labels, members=count, seed=seed)
+        parts = member_splits(split.train, patients, labels, members=parts_held_out(settings), seed=seed)
     except SplitError as error:
         raise SplitError(f"{error} (patience = 0 does that.)") from error
-    return [Fold(train=train, val=val, test=split.test) for train, val in parts]
+    own = [Fold(train=train, val=val, test=split.test) for train, val in parts]
+    return [own[number % len(own)] for number in range(count)]
+
+
+def parts_held_out(settings: Settings) -> int:
+    """Into how many parts the training patients are dealt. With three members or more of each kind, each kind of a
+    committee holds out every patient once; with fewer, the committee as a whole does."""
+    return settings.members if settings.members > 2 else len(settings.each_member())

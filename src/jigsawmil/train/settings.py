@@ -30,8 +30,8 @@ class Settings:
     level: str = setting(LEVELS[0], "What is pooled into one prediction: a slide or a patient.", option=True)
     members: int = setting(
         1,
-        "Models of an ensemble: each has its own seed and holds out its own part of the training patients to stop by, "
-        "and their logits are averaged; 1: a single model.",
+        "Models of an ensemble (of each kind in a committee): each has its own seed and holds out its own part of the "
+        "training patients to stop by, and their logits are averaged; 1: a single model.",
         option=True,
     )
     graph: GraphConfig
@@ -99,8 +99,10 @@ class Settings:
         return Settings(**{**self.flat(), **flat})
 
     def each_member(self) -> tuple["Settings", ...]:
-        """The settings of each model that is trained: those of a single one."""
-        return (self.replace(members=1),) * self.members
+        """The settings of each model that is trained, kind by kind in a committee: those of a single one."""
+        kinds = METHODS[self.method].members or ({},)
+        each = [self.replace(members=1, **kind) for kind in kinds]
+        return tuple(own for own in each for _ in range(self.members))
 
     def model_config(self, in_dim: int, task: str, classes: int) -> "ModelConfig":
         from ..nn.model import ModelConfig  # imports torch, which settings do not need

@@ -21,6 +21,7 @@ from ..maps.patch_maps import PatchMaps
 from ..maps.values import percentiles
 from ..slides.slide import Slide
 from ..study.cases import run_maps
+from ..study.disagreement import SPREAD
 from ..study.run import Run
 from ..tasks import get_task
 from .slides import SlideFolder
@@ -67,7 +68,8 @@ class Library:
         self._lock = threading.Lock()
 
     def table(self, cohort: str, variant: str, seed: int) -> pd.DataFrame:
-        """slide_id, patient_id, label, predicted, p (of the predicted class), right; one row a slide of the cohort.
+        """slide_id, patient_id, label, predicted, p (of the predicted class), spread (of an ensemble's members, else
+        NaN), right; one row per slide of the cohort.
 
         A slide that no finished job has tested has the prediction "" and p NaN.
         """
@@ -78,10 +80,11 @@ class Library:
         task = get_task(run.task(cohort))
         p = task.matrix(found, classes)
         called = task.decision(p)
-        best = {case: (classes[i], row[i]) for case, i, row in zip(found["slide_id"], called, p, strict=True)}
-        cases = [best.get(row.slide_id, best.get(row.patient_id, ("", np.nan))) for row in table.itertuples()]
-        table["predicted"] = [name for name, _ in cases]
-        table["p"] = [float(value) for _, value in cases]
+        spread = found[SPREAD] if SPREAD in found else [np.nan] * len(found)
+        rows = zip(found["slide_id"], called, p, spread, strict=True)
+        best = {case: (classes[i], float(own[i]), float(spread)) for case, i, own, spread in rows}
+        cases = [best.get(row.slide_id, best.get(row.patient_id, ("", np.nan, np.nan))) for row in table.itertuples()]
+        table["predicted"], table["p"], table["spread"] = (list(values) for values in zip(*cases, strict=True))
         return table.assign(right=table["predicted"] == table["label"])
 
     def maps(self, key: Key) -> PatchMaps:

@@ -63,8 +63,11 @@ class Page:
     gallery: Div
 
 
-def make_page(document: Document, title: str, choices: dict[str, list[str]], opacity: float) -> Page:
-    """Fill a document. choices: what can be chosen of cohort, seed, method and other; the first is."""
+def make_page(
+    document: Document, title: str, choices: dict[str, list[str]], opacity: float, *, spread: bool = False
+) -> Page:
+    """Fill a document. choices: what can be chosen of cohort, seed, method and other; the first is. spread: list how
+    far the members of ensembles disagree."""
     rankings: list[Any] = [*RANKINGS]
     table, rows, mark = ColumnDataSource(), IndexFilter(indices=[]), ColumnDataSource({"x": [], "y": [], "edge": []})
     page = Page(
@@ -87,11 +90,11 @@ def make_page(document: Document, title: str, choices: dict[str, list[str]], opa
     )
     for select in (page.cohort, page.seed, page.other):
         select.visible = len(select.options) > 1
-    _place(document, title, page, opacity)
+    _place(document, title, page, opacity, spread)
     return page
 
 
-def _place(document: Document, title: str, page: Page, opacity: float) -> None:
+def _place(document: Document, title: str, page: Page, opacity: float, spread: bool) -> None:
     ranges = (
         Range1d(start=0, end=1),
         Range1d(start=1, end=0),
@@ -101,7 +104,7 @@ def _place(document: Document, title: str, page: Page, opacity: float) -> None:
     controls = make_controls(opacity)
     roots = {
         "choices": row(page.cohort, page.seed, page.variant, page.other, spacing=14),
-        "slides": column(page.search, make_table(page.table, page.rows), sizing_mode="stretch_both"),
+        "slides": column(page.search, make_table(page.table, page.rows, spread=spread), sizing_mode="stretch_both"),
         "figure0": figures[0],
         "figure1": figures[1],
         "controls": column(*controls, sizing_mode="stretch_width"),

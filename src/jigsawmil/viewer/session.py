@@ -15,6 +15,7 @@ from ..errors import FeatureError, JigsawmilError, SlideError
 from ..maps.patch_maps import PatchMaps
 from ..maps.values import colour_limit
 from ..slides.slide import Slide
+from ..study.disagreement import SPREAD
 from .data import Key, Library, Placement, columns, evidence_of, place, shifts
 from .page import EDGES, make_page
 from .pictures import gallery, patch_card
@@ -48,7 +49,8 @@ class Session:
             "variant": list(reversed(run.variants)),
             "other": [NOTHING, *run.variants] if len(run.variants) > 1 else [NOTHING],
         }
-        self.page = make_page(document, run.folder.resolve().name, choices, 0.55 if library.slides else 1.0)
+        title, opacity = run.folder.resolve().name, 0.55 if library.slides else 1.0
+        self.page = make_page(document, title, choices, opacity, spread=SPREAD in run.predictions)
         self.shown: Shown | None = None
         self._turns: dict[str, int] = {}
         page = self.page
@@ -71,7 +73,8 @@ class Session:
         words += np.where(mark == "✓", "right", np.where(mark == "✗", "wrong", "untested"))
         page.table.data = {
             "slide": list(table["slide_id"]), "label": list(table["label"]), "predicted": list(table["predicted"]),
-            "p": table["p"].to_numpy(), "mark": list(mark), "words": list(words.str.lower()),
+            "p": table["p"].to_numpy(), "spread": table["spread"].to_numpy(), "mark": list(mark),
+            "words": list(words.str.lower()),
         }  # fmt: skip
         if fresh:
             page.search.update(value="", value_input="")

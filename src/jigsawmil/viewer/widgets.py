@@ -93,13 +93,15 @@ def make_figure(
     return plot
 
 
-def make_table(source: ColumnDataSource, rows: IndexFilter) -> DataTable:
-    """The slides; a field of a cell is text, never markup."""
+def make_table(source: ColumnDataSource, rows: IndexFilter, *, spread: bool) -> DataTable:
+    """The slides; a field of a cell is text, never markup. spread: with how far an ensemble's members disagree."""
+    two_digits = NumberFormatter(format="0.00", nan_format="–")
     columns = [
         TableColumn(field="slide", title="slide", width=98),
         TableColumn(field="label", title="label", width=78),
         TableColumn(field="predicted", title="predicted", width=78),
-        TableColumn(field="p", title="p", width=40, formatter=NumberFormatter(format="0.00", nan_format="–")),
+        TableColumn(field="p", title="p", width=40, formatter=two_digits),
+        *[TableColumn(field="spread", title="spread", width=48, formatter=two_digits)] * spread,
         TableColumn(field="mark", title="", width=24, formatter=HTMLTemplateFormatter(template=MARK), sortable=False),
     ]
     return DataTable(
