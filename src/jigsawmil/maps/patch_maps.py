@@ -1,5 +1,5 @@
-"""Why a model says what it says: for each patch its attention, its exact share of every logit, where the jigsaw puts
-it, and which neighbours it looks at."""
+"""Why a model says what it says: for each patch its attention, its exact share of every logit, on request its input
+attribution, where the jigsaw puts it, and which neighbours it looks at."""
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
@@ -22,6 +22,7 @@ from ..train.checkpoint import ModelCard
 from ..train.devices import autocast
 from ..train.ensemble import Ensemble
 from ..train.infer import Seen
+from .attribution import attribute
 from .values import attends
 
 Floats = NDArray[np.float64]
@@ -54,6 +55,8 @@ class PatchMaps:
     all slides of the patient. So does evidence, with its bias, to the logits: sum over patches + bias = logit, exactly.
     What belongs to the bag as a whole (the co-occurrence of `kinds`) is in the bias; so are all logits if the pooling
     cannot state contributions, and evidence is None then.
+    attribution: of the input patches, through the graph layers; see `attribute`. Over the bag, sum + reference + gap =
+    logits. All three are None unless asked for.
     task: its name; what the logits are is up to the task.
     jigsaw: the corner at which the model expects each patch (mean of the bins' centres under the softmax), to be
     compared with `bag.coords`; None for models without a position jigsaw.
@@ -70,6 +73,9 @@ class PatchMaps:
     probabilities: Floats  # (class,) of the whole bag
     jigsaw: Floats | None  # (patch, 2) in the unit of bag.coords
     edges: EdgeAttention | None  # of GAT models, where asked for
+    attribution: Floats | None = None  # (patch, logit), signed
+    reference: Floats | None = None  # (logit,) if every patch is replaced by the mean of its slide
+    gap: Floats | None = None  # (logit,) error of the attribution's quadrature
 
     def __len__(self) -> int:
         return len(self.bag)
@@ -98,12 +104,24 @@ class PatchMaps:
 
         How it follows from the logits: `evidence` of each task.
         """
+        if self.evidence is None:
+            raise ConfigError(f"{self.bag.slide_id}: evidence was asked for. {NO_EVIDENCE} Use attention.")
+        return get_task(self.task).evidence(self.evidence, self._index(name))
+
+    def attribution_for(self, name: str | None = None) -> Floats:
+        """(patch,): the same of the input attribution."""
+        if self.attribution is None:
+            raise ConfigError(
+                f"{self.bag.slide_id}: the maps were made without input attribution. Ask for it: attribution=True, or "
+                "--attribution on the command line."
+            )
+        return get_task(self.task).evidence(self.attribution, self._index(name))
+
+    def _index(self, name: str | None) -> int:
         name = self.shown_class if name is None else name
         if name not in self.classes:
             raise ConfigError(f"class {name!r} is unknown to the model; expected one of {', '.join(self.classes)}.")
-        if self.evidence is None:
-            raise ConfigError(f"{self.bag.slide_id}: evidence was asked for. {NO_EVIDENCE} Use attention.")
-        return get_task(self.task).evidence(self.evidence, self.classes.index(name))
+        return self.classes.index(name)
 
     def neighbours(self, patch: int) -> tuple[Ints, Floats] | None:
         """Patches that one attends to (itself among them) and how much, most first; the weights sum to 1.
@@ -123,6 +141,7 @@ def explain(
     *,
     device: str = "auto",
     neighbours: bool = True,
+    attribution: bool = False,
     **reading: Any,
 ) -> list[PatchMaps]:
     """The maps of every slide, a patient's slides one after the other; see `explain_each`.
@@ -130,7 +149,9 @@ def explain(
     Example: `[maps] = explain(model, card, bag)`
     """
     items = [bags] if isinstance(bags, Item) else bags
-    return list(explain_each(model, card, items, device=device, neighbours=neighbours, **reading))
+    return list(
+        explain_each(model, card, items, device=device, neighbours=neighbours, attribution=attribution, **reading)
+    )
 
 
 def explain_each(
@@ -140,17 +161,19 @@ def explain_each(
     *,
     device: str = "auto",
     neighbours: bool = True,
+    attribution: bool = False,
     **reading: Any,
 ) -> Iterator[PatchMaps]:
     """Maps slide by slide, for cohorts larger than memory. Slides are read, checked and grouped as by `apply_model`.
 
     neighbours: keep the attention between patches, where the model has one; about 0.4 kB a patch, and a second pass
-    through the encoder. reading: options of `read_bag`.
+    through the encoder. attribution: also of the input patches; 16 forward and backward passes, about 30 times the time
+    of a prediction. reading: options of `read_bag`.
 
     Example: `for maps in explain_each(model, card, paths): write_heatmap(maps, f"{maps.bag.slide_id}.png")`
     """
     for seen in apply_model(model, card, bags, device=device, **reading):
-        yield from seen_maps(model, card, seen, neighbours=neighbours)
+        yield from seen_maps(model, card, seen, neighbours=neighbours, attribution=attribution)
 
 
 def explain_patient(
@@ -161,22 +184,27 @@ def explain_patient(
     *,
     device: str = "auto",
     neighbours: bool = True,
+    attribution: bool = False,
 ) -> list[PatchMaps]:
     """The slides of one patient, pooled into one bag whatever their names; `explain` knows TCGA barcodes only.
 
     Example: `explain_patient(model, card, "patient 1", [bag, other])  # one per slide`
     """
     [seen] = apply_groups(model, card, [(patient, bags)], device=device)
-    return seen_maps(model, card, seen, neighbours=neighbours)
+    return seen_maps(model, card, seen, neighbours=neighbours, attribution=attribution)
 
 
-def seen_maps(model: Model | Ensemble, card: ModelCard, seen: Seen, *, neighbours: bool = True) -> list[PatchMaps]:
+def seen_maps(
+    model: Model | Ensemble, card: ModelCard, seen: Seen, *, neighbours: bool = True, attribution: bool = False
+) -> list[PatchMaps]:
     """Maps of each slide that the model saw as one bag; those of an ensemble are the means of its members' maps."""
     if isinstance(model, Ensemble):
         members = zip(model, card.members, seen.members, strict=True)
-        found = [seen_maps(*member, neighbours=neighbours) for member in members]
+        found = [seen_maps(*member, neighbours=neighbours, attribution=attribution) for member in members]
         return [_mean_maps(own, seen) for own in zip(*found, strict=True)]
     batch, output = seen.batch, seen.output
+    inputs = attribute(model, card, batch) if attribution else None
+    attributed = [None] * len(seen.bags) if inputs is None else batch.in_file_order(inputs.values)
     with torch.inference_mode():
         rest = output.embedding.float().clone()
         weight = model.head.linear.weight[:, : model.config.hidden]
@@ -203,6 +231,9 @@ def seen_maps(model: Model | Ensemble, card: ModelCard, seen: Seen, *, neighbour
                 probabilities=seen.probabilities,
                 jigsaw=None if guesses is None else expected_place(guesses[i], bag.coords, card.model.raster),
                 edges=attends_to,
+                attribution=None if inputs is None else _numpy(attributed[i]),
+                reference=None if inputs is None else _numpy(inputs.reference),
+                gap=None if inputs is None else _numpy(inputs.gap),
             )
             for i, (bag, attention, own, attends_to) in enumerate(parts)
         ]
