@@ -1,6 +1,6 @@
 """Do maps point to what was planted? Patch-level AUC on phantom cohorts, out of fold; and the time of an export.
 
-    .venv/bin/python -m benchmarks.evidence.maps                  # about four minutes on one core
+    .venv/bin/python -m benchmarks.evidence.maps                  # about MINUTES minutes on one core
 
 Truth. `position`: the planted region is the two nests (about 12 % of a slide); which of them lies high is the label,
 and the tissue around them is the same in both classes. `arrangement`: the planted region is all patches of the types A
@@ -9,8 +9,10 @@ and B (70 to 90 %); whether they lie in clumps or mixed is the label, and the ot
 against both: the AUC of A, and of B, against what was not planted is therefore given beside.
 
 Scores: attention; the magnitude of evidence, how much a patch speaks; evidence for the class that the model gives the
-slide. Each slide is scored by the model that had it in its test fold. AUC is within a slide, then averaged over slides,
-with a 95 % interval (Student's, over slides). The variants were chosen on other cohorts (seed 5).
+slide; the same two of the input attribution. At k = 50 (GAT) also an ensemble: four models per fold that differ in the
+seed of the study (folds, weights, order); its maps and logits are the means of theirs. Each slide is scored by models
+that had it in their test fold. AUC is within a slide, then averaged over slides, with a 95 % interval (Student's, over
+slides). The variants were chosen on other cohorts (seed 5), the input attribution on cohorts of the seeds 31 and 32.
 """
 
 import argparse
@@ -28,12 +30,14 @@ from scipy.stats import t as student
 from sklearn.metrics import roc_auc_score
 
 from jigsawmil.graph import GraphConfig
+from jigsawmil.maps.attribution import attribute
 from jigsawmil.maps.geometry import level0_squares
 from jigsawmil.maps.patch_maps import PatchMaps, explain
 from jigsawmil.maps.qupath import write_geojson
+from jigsawmil.nn.batch import Batch
 from jigsawmil.nn.model import build_model
 from jigsawmil.study.cases import case_maps, cases
-from jigsawmil.study.run import open_run
+from jigsawmil.study.run import Run
 from jigsawmil.study.runner import cross_validate
 from jigsawmil.study.study import Study, cohort_spec
 from jigsawmil.synthetic.phantom import Phantom, make_phantom, write_phantom
@@ -45,6 +49,8 @@ from .. import RESULTS, provenance, write
 from ..speed.contenders import tissue_slide
 
 KNOBS = {"slides": 45, "patches": 400, "dim": 64, "seed": 6}  # of a size and number that a few minutes allow
+MEMBERS = (0, 1, 2, 3)  # seeds of the ensemble; the single model is the first
+ENSEMBLE = "jigsaw-gat-k50"
 SHARED = {"epochs": 15, "patience": 0}
 JIGSAW = {"method": "graph-abmil+jigsaw"}
 VARIANTS: dict[str, dict[str, dict[str, Any]]] = {
@@ -71,41 +77,83 @@ def main() -> None:
     for kind in VARIANTS:
         with tempfile.TemporaryDirectory() as folder:
             rows += judge(make_phantom(kind, **KNOBS), Path(folder))
-    seconds = geojson_seconds()
+    seconds, cost = geojson_seconds(), attribution_cost()
     show(rows)
     print(f"\nGeoJSON of 12,050 patches: {seconds:.2f} s")
-    about |= {"phantoms": KNOBS, "settings": SHARED, "variants": VARIANTS, "seconds": time.perf_counter() - began}
-    write(options.out, json.dumps({"rows": rows, "geojson_seconds": seconds, **about}, indent=2))
+    print(f"Attribution of 12,050 x 1024: {cost['attribution']:.1f} s; a prediction: {cost['prediction']:.2f} s")
+    about |= {
+        "phantoms": KNOBS,
+        "members": MEMBERS,
+        "settings": SHARED,
+        "variants": VARIANTS,
+        "seconds": time.perf_counter() - began,
+    }
+    write(options.out, json.dumps({"rows": rows, "geojson_seconds": seconds, "cost": cost, **about}, indent=2))
 
 
 def judge(phantom: Phantom, folder: Path) -> list[dict[str, Any]]:
     """Cross-validate each variant, and hold its maps against the truth."""
     kind = phantom.spec.kind
-    variants = VARIANTS[kind]
     cohort = write_phantom(phantom, folder / "cohort")
-    study = Study(
-        cohorts={kind: cohort_spec({"labels": cohort / "labels.csv", "features": cohort / "features"})},
-        variants={name: Settings.from_flat({**SHARED, **own}) for name, own in variants.items()},
-    )
-    print(f"{kind}: {len(phantom.slides)} slides, {', '.join(variants)} ...", flush=True)
-    summary = cross_validate(study, folder / "run").summary.set_index("variant")
-    run, truth = open_run(folder / "run"), {slide.bag.slide_id: slide for slide in phantom}
-    rows = []
-    for variant in variants:
-        found: dict[tuple[str, str, str], list[float]] = {}
-        for case in cases(run, kind, variant=variant):
-            [maps] = case_maps(run, case, neighbours=False)
-            slide = truth[case.name]
-            for score, values in scores(maps).items():
-                for region, inside in regions(slide).items():
-                    among = inside | (slide.plant == 0)  # of two types, the other is set aside
-                    area = float(roc_auc_score(inside[among], values[among]))
-                    for slides in ("all", slide.label):
-                        found.setdefault((score, region, slides), []).append(area)
-        for (score, region, slides), areas in found.items():
-            about = {"kind": kind, "variant": variant, "slide_auc": float(summary.loc[variant, "auc_oof"])}
-            rows.append({**about, "score": score, "region": region, "slides": slides, **interval(areas)})
+    spec = cohort_spec({"labels": cohort / "labels.csv", "features": cohort / "features"})
+    settings = {name: Settings.from_flat({**SHARED, **own}) for name, own in VARIANTS[kind].items()}
+    print(f"{kind}: {len(phantom.slides)} slides, {', '.join(settings)} ...", flush=True)
+    study = Study(cohorts={kind: spec}, variants=settings, seeds=MEMBERS[:1])
+    others = Study(cohorts={kind: spec}, variants={ENSEMBLE: settings[ENSEMBLE]}, seeds=MEMBERS[1:])
+    runs = [cross_validate(each, folder / name) for each, name in ((study, "run"), (others, "more"))]
+    truth, rows = {slide.bag.slide_id: slide for slide in phantom}, []
+    for variant in settings:
+        single = slide_maps(runs[0], kind, variant, MEMBERS[0])
+        rows += against_truth(single, truth, kind, variant)
+        if variant == ENSEMBLE:
+            members = [single, *(slide_maps(runs[1], kind, variant, seed) for seed in MEMBERS[1:])]
+            mean = [mean_maps([member[i] for member in members]) for i in range(len(single))]
+            rows += against_truth(mean, truth, kind, f"{variant}, ensemble of {len(MEMBERS)}")
     return rows
+
+
+def slide_maps(run: Run, kind: str, variant: str, seed: int) -> list[PatchMaps]:
+    """Of every slide, by the model that had it in its test fold."""
+    found = cases(run, kind, variant=variant, seed=seed)
+    return [case_maps(run, case, neighbours=False, attribution=True)[0] for case in found]
+
+
+def mean_maps(members: list[PatchMaps]) -> PatchMaps:
+    """Of an ensemble whose logit is the mean of its members' logits."""
+    names = ("attention", "evidence", "bias", "logits", "attribution", "reference", "gap")
+    mean = {name: np.mean([getattr(maps, name) for maps in members], axis=0) for name in names}
+    p = 1 / (1 + np.exp(-mean["logits"][0]))
+    return dataclasses.replace(members[0], probabilities=np.array([1 - p, p]), **mean)
+
+
+def against_truth(
+    maps: list[PatchMaps], truth: dict[str, PhantomSlide], kind: str, variant: str
+) -> list[dict[str, Any]]:
+    """A row per score, region and class of slides."""
+    found: dict[tuple[str, str, str], list[float]] = {}
+    for each in maps:
+        slide = truth[each.name]
+        for score, values in scores(each).items():
+            for region, inside in regions(slide).items():
+                among = inside | (slide.plant == 0)  # of two types, the other is set aside
+                area = float(roc_auc_score(inside[among], values[among]))
+                for slides in ("all", slide.label):
+                    found.setdefault((score, region, slides), []).append(area)
+    positive = [truth[each.name].label == each.classes[-1] for each in maps]
+    gaps = [abs(each.gap[0]) for each in maps if each.gap is not None]
+    about: dict[str, Any] = {
+        "kind": kind,
+        "variant": variant,
+        "slide_auc": float(roc_auc_score(positive, [each.logits[0] for each in maps])),
+        "gap": {"mean": float(np.mean(gaps)), "largest": float(max(gaps))},
+        "logit_from_reference": float(
+            np.mean([abs(m.logits[0] - m.reference[0]) for m in maps if m.reference is not None])
+        ),
+    }
+    return [
+        {**about, "score": score, "region": region, "slides": slides, **interval(areas)}
+        for (score, region, slides), areas in found.items()
+    ]
 
 
 def regions(slide: PhantomSlide) -> dict[str, np.ndarray]:
@@ -113,8 +161,10 @@ def regions(slide: PhantomSlide) -> dict[str, np.ndarray]:
 
 
 def scores(maps: PatchMaps) -> dict[str, np.ndarray]:
-    evidence = maps.evidence_for(maps.prediction)
-    found = {"evidence, magnitude": np.abs(evidence), "evidence for the prediction": evidence}
+    found = {}
+    for name, values in (("evidence", maps.evidence_for), ("attribution", maps.attribution_for)):
+        shown = values(maps.prediction)
+        found |= {f"{name}, magnitude": np.abs(shown), f"{name} for the prediction": shown}
     return found if np.ptp(maps.attention) < 1e-9 else {"attention": maps.attention, **found}
 
 
@@ -150,6 +200,23 @@ def geojson_seconds() -> float:
             write_geojson(maps, level0_squares(bag), Path(folder) / "maps.geojson")
             times.append(time.perf_counter() - start)
     return median(times)
+
+
+def attribution_cost() -> dict[str, float]:
+    """Seconds of a slide of 12,050 patches in 1,024 dimensions; median of three, without reading and graph."""
+    bag, model = tissue_slide(12_050), build_model("graph-abmil+jigsaw", 1024).eval()
+    card = ModelCard(model=model.config, graph=GraphConfig(), classes=("no", "yes"))
+    batch = Batch.of(bag, card.graph)
+    times: dict[str, list[float]] = {"prediction": [], "attribution": []}
+    for _ in range(3):
+        start = time.perf_counter()
+        with torch.inference_mode():
+            model(batch)
+        times["prediction"].append(time.perf_counter() - start)
+        start = time.perf_counter()
+        attribute(model, card, batch)
+        times["attribution"].append(time.perf_counter() - start)
+    return {name: median(values) for name, values in times.items()}
 
 
 if __name__ == "__main__":

@@ -204,7 +204,7 @@ def seen_maps(
         return [_mean_maps(own, seen) for own in zip(*found, strict=True)]
     batch, output = seen.batch, seen.output
     inputs = attribute(model, card, batch) if attribution else None
-    attributed = [None] * len(seen.bags) if inputs is None else batch.in_file_order(inputs.values)
+    attributed = [] if inputs is None else batch.in_file_order(inputs.values)
     with torch.inference_mode():
         rest = output.embedding.float().clone()
         weight = model.head.linear.weight[:, : model.config.hidden]

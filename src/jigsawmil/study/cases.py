@@ -48,12 +48,18 @@ def case_bags(run: Run, case: Case, features: str | Path | None = None) -> list[
 
 
 def case_maps(
-    run: Run, case: Case, *, features: str | Path | None = None, device: str = "auto", neighbours: bool = True
+    run: Run,
+    case: Case,
+    *,
+    features: str | Path | None = None,
+    device: str = "auto",
+    neighbours: bool = True,
+    attribution: bool = False,
 ) -> list[PatchMaps]:
-    """Out-of-fold maps of every slide of a case."""
+    """Out-of-fold maps of every slide of a case. neighbours, attribution: as in `explain_each`."""
     model, card = case_model(case)
     bags = case_bags(run, case, features)
-    return explain_patient(model, card, case.name, bags, device=device, neighbours=neighbours)
+    return explain_patient(model, card, case.name, bags, device=device, neighbours=neighbours, attribution=attribution)
 
 
 def run_maps(
@@ -66,6 +72,7 @@ def run_maps(
     features: str | Path | None = None,
     device: str = "auto",
     neighbours: bool = True,
+    attribution: bool = False,
 ) -> PatchMaps:
     """Out-of-fold maps of one slide; all slides of its patient are in the bag if the run pooled patients.
 
@@ -77,7 +84,7 @@ def run_maps(
     jobs = run.jobs_of(slide_id, variant=variant, cohort=cohort, seed=seed)
     groups = _groups(run, cohort, jobs[0].settings.get("level", "slide"))
     case = next(Case(name, slides, jobs) for name, slides in groups if slide_id in slides)
-    found = case_maps(run, case, features=features, device=device, neighbours=neighbours)
+    found = case_maps(run, case, features=features, device=device, neighbours=neighbours, attribution=attribution)
     return found[case.slides.index(slide_id)]
 
 
