@@ -94,6 +94,18 @@ def test_export_of_some_slides_and_of_a_model(
     assert list(pd.read_csv(tmp_path / "model" / f"{SLIDE}.csv"))[:4] == ["x", "y", "size", "attention"]
 
 
+def test_attribution_is_drawn_and_exported_on_request(
+    jigsawmil, run: Path, model: Path, features: Path, tmp_path: Path
+) -> None:
+    ran = jigsawmil("heatmap", run, SLIDE, "--attribution", "--out", tmp_path / "a.svg")
+    assert ran.code == 0, ran.err
+    assert "The attribution misses the logit by" in ran.out
+    for folder, args in (("run", [run, SLIDE]), ("model", [model, features])):
+        ran = jigsawmil("export", *args, "--attribution", "--format", "csv", "--out", tmp_path / folder)
+        assert ran.code == 0, ran.err
+        assert pd.read_csv(tmp_path / folder / f"{SLIDE}.csv")["attribution"].abs().max() > 0
+
+
 def ring(folder: Path) -> np.ndarray:
     collection = json.loads((folder / f"{SLIDE}.geojson").read_text())
     return np.array([feature["geometry"]["coordinates"][0][0] for feature in collection["features"]])

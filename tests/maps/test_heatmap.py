@@ -26,7 +26,10 @@ SIZE = (832, 640)  # small enough to be drawn pixel for pixel
 
 
 def some_maps(
-    method: str = "graph-abmil+jigsaw", classes: tuple[str, ...] = ("normal", "tumour"), **options
+    method: str = "graph-abmil+jigsaw",
+    classes: tuple[str, ...] = ("normal", "tumour"),
+    attribution: bool = False,
+    **options,
 ) -> PatchMaps:
     """Patches at random places of a lattice within SIZE, by a model as it was born."""
     g = torch.Generator().manual_seed(1)
@@ -35,7 +38,8 @@ def some_maps(
     bag = Bag(slide_id="a$b_1", features=torch.randn(120, 8, generator=g), coords=coords, patch_size=EDGE)
     options = {"hidden": 8, "attention_dim": 4, "grid": 3, **options}
     model = build_model(method, 8, seed=3, classes=len(classes), **options)
-    [maps] = explain(model, ModelCard(model=model.config, graph=GraphConfig(k=6), classes=classes), bag)
+    card = ModelCard(model=model.config, graph=GraphConfig(k=6), classes=classes)
+    [maps] = explain(model, card, bag, attribution=attribution)
     return maps
 
 
@@ -58,6 +62,7 @@ PANELS = [
     ("graph-abmil", {"conv": "sage"}, ["attention", "evidence"]),
     ("graph-abmil+jigsaw", {"jigsaw": "consistency"}, ["attention", "evidence", "what patch"]),
     ("graph-abmil+jigsaw", {}, ["attention", "evidence", "jigsaw", "what patch"]),
+    ("graph-abmil+jigsaw", {"attribution": True}, ["attention", "evidence", "input attr", "jigsaw", "what patch"]),
 ]
 
 
@@ -68,7 +73,7 @@ def test_a_model_shows_what_it_has(method: str, options: dict, panels: list[str]
         figure = heatmap_figure(some_maps(method, **options), model="a model that never saw this slide")
         found = titles(figure)
         assert [title.startswith(panel) for title, panel in zip(found, panels, strict=True)] == [True] * len(panels)
-        if method in ("graph-mil", "graph-abmil+jigsaw"):  # two panels, three and four
+        if method in ("graph-mil", "graph-abmil+jigsaw"):  # two panels, three, four and five
             legible(figure)
 
 

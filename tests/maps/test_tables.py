@@ -13,13 +13,16 @@ from jigsawmil.errors import ConfigError
 from jigsawmil.graph import GraphConfig
 from jigsawmil.maps.geometry import level0_squares
 from jigsawmil.maps.patch_maps import PatchMaps, explain
-from jigsawmil.maps.tables import write_h5ad, write_maps_csv
+from jigsawmil.maps.qupath import measurements
+from jigsawmil.maps.tables import maps_table, write_h5ad, write_maps_csv
 from jigsawmil.maps.values import percentiles
 from jigsawmil.nn.model import build_model
 from jigsawmil.train.checkpoint import ModelCard
 
 
-def some_maps(method: str = "graph-abmil+jigsaw", classes=("normal", "tumour"), bag=None, **options) -> PatchMaps:
+def some_maps(
+    method: str = "graph-abmil+jigsaw", classes=("normal", "tumour"), bag=None, attribution=False, **options
+) -> PatchMaps:
     g = torch.Generator().manual_seed(1)
     coords = torch.randint(0, 60, (40, 2), generator=g).double() * 256
     features = torch.randn(40, 8, generator=g)
@@ -27,7 +30,7 @@ def some_maps(method: str = "graph-abmil+jigsaw", classes=("normal", "tumour"), 
     options = {"hidden": 8, "attention_dim": 4, "grid": 3, **options}
     model = build_model(method, 8, seed=3, classes=len(classes), **options)
     card = ModelCard(model=model.config, graph=GraphConfig(k=6), classes=classes)
-    [maps] = explain(model, card, Bag(**{**plain, **(bag or {})}))
+    [maps] = explain(model, card, Bag(**{**plain, **(bag or {})}), attribution=attribution)
     return maps
 
 
@@ -49,6 +52,19 @@ def test_columns_follow_classes_and_jigsaw(tmp_path: Path) -> None:
     table = pd.read_csv(tmp_path / "a.csv")
     assert list(table) == ["x", "y", "size", "attention", "evidence_a", "evidence_b", "evidence_c"]
     assert table["evidence_b"].to_numpy() == pytest.approx(maps.evidence_for("b"))
+
+
+def test_attribution_has_a_column_like_evidence(tmp_path: Path) -> None:
+    maps = some_maps("abmil", attribution=True)
+    write_maps_csv(maps, level0_squares(maps.bag), tmp_path / "a.csv")
+    table = pd.read_csv(tmp_path / "a.csv")
+    assert list(table) == ["x", "y", "size", "attention", "evidence", "attribution"]
+    assert table["attribution"].to_numpy() == pytest.approx(maps.attribution[:, 0], rel=1e-9)
+    measured = measurements(maps)
+    assert (measured["attribution for tumour"] == maps.attribution_for("tumour")).all()
+    several = some_maps("abmil", ("a", "b", "c"), task="multiclass", attribution=True)
+    table = maps_table(several, level0_squares(several.bag))
+    assert table["attribution_b"].to_numpy() == pytest.approx(several.attribution_for("b"))
 
 
 def test_microns_become_level_0_pixels_in_every_column(tmp_path: Path) -> None:

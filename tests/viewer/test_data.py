@@ -14,6 +14,7 @@ from jigsawmil.errors import FeatureError, StudyError
 from jigsawmil.study.run import Run
 from jigsawmil.viewer import data
 from jigsawmil.viewer.data import Key, Library, columns, place, shifts
+from jigsawmil.viewer.pictures import patch_card
 
 GRAPH = "graph-abmil+jigsaw"
 
@@ -125,6 +126,18 @@ def test_features_that_were_moved_are_found_where_one_says(run: Run, folder: Pat
 def test_a_run_without_a_finished_job_is_refused(run: Run) -> None:
     with pytest.raises(StudyError, match="no job is done"):
         Library(dataclasses.replace(run, jobs=()))
+
+
+def test_attribution_is_computed_if_asked_for(library: Library, run: Run) -> None:
+    bare, asked = library.maps(key(library)), Library(run, attribution=True).maps(key(library))
+    assert bare.attribution is None
+    assert not columns(bare, place(bare.bag, None))["attribution"].any()
+    told = columns(asked, place(asked.bag, None))
+    np.testing.assert_allclose(told["attribution"], asked.attribution_for(), rtol=1e-6)
+    assert told["attribution_rank"].argmax() == np.abs(asked.attribution_for()).argmax()
+    html = patch_card(2, [("a", asked)], place(asked.bag, None), None)
+    assert f"<tr><td>attribution</td><td>{asked.attribution_for()[2]:+.3g}</td></tr>" in html
+    assert "attribution" not in patch_card(2, [("a", bare)], place(bare.bag, None), None)
 
 
 def test_columns_say_what_the_maps_say(library: Library) -> None:

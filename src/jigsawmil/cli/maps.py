@@ -4,6 +4,7 @@ from contextlib import nullcontext
 from pathlib import Path
 from typing import Annotated, Any
 
+import numpy as np
 import typer
 
 from ..errors import ConfigError
@@ -20,7 +21,7 @@ from ..study.trust import case_curves, chosen_cases, write_trust
 from ..train.config import TrainConfig
 from ..train.devices import pick_device
 from .app import app
-from .arguments import Device, NoBoundsShift, Quiet, ReadingOptions
+from .arguments import Attribution, Device, NoBoundsShift, Quiet, ReadingOptions
 from .groups import grouped
 from .screen import console, tracked
 
@@ -50,6 +51,7 @@ def heatmap(
         int | None, typer.Option(min=1, help="Also a sheet of the TOP most and least attended tiles.")
     ] = None,
     evidence: Annotated[bool, typer.Option("--evidence", help="On that sheet also the strongest evidence.")] = False,
+    attribution: Attribution = False,
     features: Moved = None,
     device: Device = TrainConfig.device,
 ) -> None:
@@ -67,7 +69,12 @@ def heatmap(
         raise ConfigError(f"--patch: found {patch!r}, expected the number of a patch, from 0 on, or auto.")
     given = None if slide is None else open_slide(slide, options.mpp)
     with given or nullcontext():
-        of_run: dict[str, Any] = {"variant": variant, "cohort": cohort, "features": features}
+        of_run: dict[str, Any] = {
+            "variant": variant,
+            "cohort": cohort,
+            "features": features,
+            "attribution": attribution,
+        }
         found = maps_of(source, item, device=device, **of_run, **options.reading)
         chosen = None if patch == "auto" else int(patch)
         shared: dict[str, Any] = {"slide": given, "features": found.features}
@@ -75,6 +82,8 @@ def heatmap(
         screen.print(f"Maps of {found.maps.bag.slide_id} in {out}.", soft_wrap=True, highlight=False)
         if found.maps.evidence is None:
             screen.print(NO_EVIDENCE, soft_wrap=True)
+        if found.maps.gap is not None:
+            screen.print(f"The attribution misses the logit by {np.abs(found.maps.gap).max():.2g}.", highlight=False)
         if given is not None and given.path.stem != found.maps.bag.slide_id:
             screen.print(f"Note: the slide is called {given.path.name}, its features {found.features.name}.")
         if given is not None and top is not None:
@@ -100,6 +109,7 @@ def export(
         Path | None, typer.Option(help="Folder of the slides, for their OpenSlide bounds and mpp.")
     ] = None,
     no_bounds_shift: NoBoundsShift = False,
+    attribution: Attribution = False,
     features: Moved = None,
     device: Device = TrainConfig.device,
     quiet: Quiet = False,
@@ -114,7 +124,7 @@ def export(
     screen = console()
     pick_device(device)
     exported = MapExport(out, format, slides=slides, mpp=options.mpp, bounds=not no_bounds_shift)
-    of_run: dict[str, Any] = {"variant": variant, "cohort": cohort, "features": features}
+    of_run: dict[str, Any] = {"variant": variant, "cohort": cohort, "features": features, "attribution": attribution}
     total, found = every_map(source, which or [], device=device, **of_run, **options.reading)
     missing = False
     with writing_to(out):

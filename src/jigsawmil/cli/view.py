@@ -8,6 +8,7 @@ import typer
 
 from ..study.run import open_run
 from .app import app
+from .arguments import Attribution
 from .screen import console
 
 
@@ -18,6 +19,7 @@ def view(
         Path | None, typer.Option(help="Folder of the slides; without it patches alone are shown.")
     ] = None,
     features: Annotated[Path | None, typer.Option(help="Folder of the features, where they were moved.")] = None,
+    attribution: Attribution = False,
     port: Annotated[int, typer.Option(min=0, max=65535, help="Port to listen on; 0 takes a free one.")] = 5006,
     address: Annotated[
         str | None, typer.Option(help="Address to listen on, to let other machines in.", show_default="127.0.0.1")
@@ -34,7 +36,7 @@ def view(
     screen = console()
     logging.getLogger("bokeh").setLevel(logging.ERROR)
     logging.getLogger("tornado.access").setLevel(logging.CRITICAL)
-    library = Library(open_run(run), slides, features)
+    library = Library(open_run(run), slides, features, attribution=attribution)
     server = make_server(library, Session, port=port, address=address)
     host = address or LOOPBACK[0]
     if host not in LOOPBACK:

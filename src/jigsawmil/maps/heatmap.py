@@ -1,4 +1,5 @@
-"""One slide as a model sees it: attention, evidence, jigsaw and a patch's neighbours, over the slide or its lattice."""
+"""One slide as a model sees it: attention, evidence, attribution, jigsaw and a patch's neighbours, over the slide or
+its lattice."""
 
 from functools import partial
 from pathlib import Path
@@ -58,7 +59,7 @@ def heatmap_figure(
     patch: int | None = None,
     model: str = "",
 ) -> Figure:
-    """The panels that this model has: attention, evidence, jigsaw, neighbours.
+    """The panels that these maps have: attention, evidence, attribution, jigsaw, neighbours.
 
     slide: drawn below; must be the one of the features (see `check_slide`). features: the file of the maps' bag.
     patch: whose neighbours to show; None: the most attended, or the one of the strongest evidence without attention.
@@ -68,7 +69,9 @@ def heatmap_figure(
     canvas, opacity = canvas_around(squares, slide), 1.0 if slide is None else OPACITY
     panels = [partial(_attention, maps=maps)] if maps.shows_attention else []
     if maps.evidence is not None:
-        panels.append(partial(_evidence, maps=maps))
+        panels.append(partial(_signed, maps=maps, name="evidence", values=maps.evidence_for()))
+    if maps.attribution is not None:
+        panels.append(partial(_signed, maps=maps, name="input attribution", values=maps.attribution_for()))
     if maps.jigsaw is not None:
         panels.append(partial(_jigsaw, maps=maps))
     chosen = strongest(maps) if patch is None else patch
@@ -112,13 +115,14 @@ def _attention(ax: Axes, canvas: Canvas, squares: Squares, opacity: float, maps:
     return scale
 
 
-def _evidence(ax: Axes, canvas: Canvas, squares: Squares, opacity: float, maps: PatchMaps) -> Scale:
+def _signed(
+    ax: Axes, canvas: Canvas, squares: Squares, opacity: float, maps: PatchMaps, name: str, values: Floats
+) -> Scale:
     """Symmetric around 0, so that white means no evidence."""
-    values = maps.evidence_for()
     limit = colour_limit(values)
     other = get_task(maps.task).against(maps.classes.index(maps.shown_class), maps.classes)
     scale = Scale(EVIDENCE, -limit, limit, "share of the logit", "both")
-    _show(ax, paint(canvas, squares, values, scale, opacity), f"evidence: red for {maps.shown_class}, blue {other}")
+    _show(ax, paint(canvas, squares, values, scale, opacity), f"{name}: red for {maps.shown_class}, blue {other}")
     return scale
 
 

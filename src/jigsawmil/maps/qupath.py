@@ -69,20 +69,26 @@ def classifications(maps: PatchMaps) -> list[dict[str, Any]]:
 
 def measurements(maps: PatchMaps) -> dict[str, Floats]:
     """(patch,) each; the probability is the slide's and the same throughout, so that a table of tiles carries it."""
-    evidence = {f"evidence for {name}": maps.evidence_for(name) for name in evidence_classes(maps)}
+    signed = {
+        f"{kind} for {name}": values
+        for kind, by_class in signed_maps(maps).items()
+        for name, values in by_class.items()
+    }
     p = {
         f"probability of {maps.classes[index]}": np.full(len(maps), maps.probabilities[index])
         for index in get_task(maps.task).reported(len(maps.classes))
     }
     ranks = {"attention": maps.attention, "attention percentile": percentiles(maps.attention)}
-    return {"patch": np.arange(len(maps), dtype=np.float64), **ranks, **evidence, **p}
+    return {"patch": np.arange(len(maps), dtype=np.float64), **ranks, **signed, **p}
 
 
-def evidence_classes(maps: PatchMaps) -> tuple[str, ...]:
-    """The classes whose evidence is not another's with its sign changed, or the same; none without evidence."""
-    if maps.evidence is None:
-        return ()
-    return tuple(maps.classes[index] for index in get_task(maps.task).evidence_classes(len(maps.classes)))
+def signed_maps(maps: PatchMaps) -> dict[str, dict[str, Floats]]:
+    """Evidence and attribution, those that the maps have, by class: (patch,) each. Classes whose evidence is another's
+    with its sign changed, or the same, are left out."""
+    names = [maps.classes[index] for index in get_task(maps.task).evidence_classes(len(maps.classes))]
+    there = {"evidence": maps.evidence is not None, "attribution": maps.attribution is not None}
+    of = {"evidence": maps.evidence_for, "attribution": maps.attribution_for}
+    return {kind: {name: of[kind](name) for name in names} for kind in of if there[kind]}
 
 
 def patch_colours(maps: PatchMaps) -> np.ndarray:

@@ -9,22 +9,23 @@ from ..errors import ConfigError
 from ..files import write_csv, writing
 from .geometry import Squares, squares_of
 from .patch_maps import PatchMaps
-from .qupath import evidence_classes
+from .qupath import signed_maps
 from .values import percentiles
 
 
 def maps_table(maps: PatchMaps, squares: Squares) -> pd.DataFrame:
     """A row a patch in the order of the file: x, y (top-left corner), size, attention, evidence, jigsaw_x, jigsaw_y.
 
-    Of several classes there is one column evidence_<class> each. What the model has not (evidence, jigsaw) is left out.
+    Of several classes there is one column evidence_<class> each; attribution, if asked for, likewise. What the maps do
+    not have (evidence, attribution, jigsaw) is left out.
 
     Example: `maps_table(maps, squares_of(bag))`
     """
     table = pd.DataFrame({"x": squares.corners[:, 0], "y": squares.corners[:, 1], "size": squares.edge})
     table["attention"] = maps.attention
-    names = evidence_classes(maps)
-    for name in names:
-        table["evidence" if len(names) == 1 else f"evidence_{name}"] = maps.evidence_for(name)
+    for kind, by_class in signed_maps(maps).items():
+        for name, values in by_class.items():
+            table[kind if len(by_class) == 1 else f"{kind}_{name}"] = values
     if maps.jigsaw is not None:
         in_pixels = maps.jigsaw * (squares.edge / squares_of(maps.bag).edge)
         table["jigsaw_x"], table["jigsaw_y"] = in_pixels.T

@@ -38,11 +38,13 @@ def maps_of(
     cohort: str | None = None,
     features: Path | None = None,
     device: str = "auto",
+    attribution: bool = False,
     **reading: Any,
 ) -> SlideMaps:
     """The maps of one slide, by its id in a run or by its feature file.
 
     source: folder of a model or of a run. variant, cohort: of a run. features: folder, if the files were moved.
+    attribution: also of the input patches, about 30 times the time of a prediction.
     reading: options of `read_bag`, for a model.
     """
     path = Path(item)
@@ -50,7 +52,8 @@ def maps_of(
         _as_studied(reading)
         run, slide_id = open_run(source), slide_name(path.name) if path.exists() else item
         folder = path.parent if path.exists() else features
-        maps = run_maps(run, slide_id, variant=variant, cohort=cohort, features=folder, device=device)
+        of_run: dict[str, Any] = {"variant": variant, "cohort": cohort, "features": folder}
+        maps = run_maps(run, slide_id, **of_run, device=device, attribution=attribution)
         file = run.features_of(slide_id, cohort=cohort, folder=folder)
         return SlideMaps(maps, file, _words(run, slide_id, variant, cohort))
     model, card = load_model(_model_folder(source, variant, cohort, features))
@@ -58,7 +61,7 @@ def maps_of(
         raise FeatureError(
             f"{item}: no such file. Expected the feature file of a slide; only a run knows slides by id."
         )
-    [maps] = explain(model, card, path, device=device, **reading)
+    [maps] = explain(model, card, path, device=device, attribution=attribution, **reading)
     alone = "; it pools patients, and sees this slide alone" if card.level == "patient" else ""
     return SlideMaps(maps, path, f"{card.title}, model {source.name}{alone}")
 
@@ -71,9 +74,11 @@ def every_map(
     cohort: str | None = None,
     features: Path | None = None,
     device: str = "auto",
+    attribution: bool = False,
     **reading: Any,
 ) -> tuple[int, Iterator[SlideMaps]]:
     """How many slides, and the maps of each, as `maps_of`. which: slides of a run (none: all), or feature files."""
+    wanted_maps = {"neighbours": False, "attribution": attribution}
     if is_run(source):
         _as_studied(reading)
         run = open_run(source)
@@ -86,7 +91,7 @@ def every_map(
 
         def of_run() -> Iterator[SlideMaps]:
             for case in chosen:
-                for maps in case_maps(run, case, features=features, device=device, neighbours=False):
+                for maps in case_maps(run, case, features=features, device=device, **wanted_maps):
                     slide_id = maps.bag.slide_id
                     if not wanted or slide_id in wanted:
                         file = run.features_of(slide_id, cohort=name, folder=features)
@@ -99,7 +104,7 @@ def every_map(
             "A model needs feature files: jigsawmil export MODEL features --out maps. A run knows its own."
         )
     files = {slide_name(path.name): path for path in feature_files([Path(item) for item in which])}
-    found = explain_each(model, card, [*files.values()], device=device, neighbours=False, **reading)
+    found = explain_each(model, card, [*files.values()], device=device, **wanted_maps, **reading)
     words = f"{card.title}, model {source.name}"
     return len(files), (SlideMaps(maps, files[maps.bag.slide_id], words) for maps in found)
 

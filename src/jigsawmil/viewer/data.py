@@ -51,9 +51,14 @@ class Placement:
 
 
 class Library:
-    """A run with what is shown of it; shared by all pages, and safe to share between threads."""
+    """A run with what is shown of it; shared by all pages, and safe to share between threads.
 
-    def __init__(self, run: Run, slides: Path | None = None, features: Path | None = None) -> None:
+    attribution: compute that of the input patches with the other maps; it takes most of the time.
+    """
+
+    def __init__(
+        self, run: Run, slides: Path | None = None, features: Path | None = None, *, attribution: bool = False
+    ) -> None:
         if not run.jobs or run.predictions.empty:
             raise StudyError(f"{run.folder}: no job is done, so there is nothing to look at. Run the study to its end.")
         self.run = run if features is None else features_in(run, features)
@@ -64,6 +69,7 @@ class Library:
                 f"{run.folder}: none of its {len(run.slides)} feature files is where the study read it; looked for "
                 f"{first} and others. Say where they are now with --features DIR."
             )
+        self.attribution = attribution
         self._maps: OrderedDict[Key, PatchMaps] = OrderedDict()
         self._lock = threading.Lock()
 
@@ -93,7 +99,8 @@ class Library:
             if key in self._maps:
                 self._maps.move_to_end(key)
                 return self._maps[key]
-        maps = run_maps(self.run, key.slide_id, variant=key.variant, cohort=key.cohort, seed=key.seed)
+        which: dict[str, Any] = {"variant": key.variant, "cohort": key.cohort, "seed": key.seed}
+        maps = run_maps(self.run, key.slide_id, **which, attribution=self.attribution)
         empty = torch.empty((len(maps), 0))
         maps = replace(maps, bag=replace(maps.bag, features=empty))
         with self._lock:
@@ -129,8 +136,9 @@ def place(bag: Bag, slide: Slide | None, features: Path | None = None) -> Placem
 
 
 def columns(maps: PatchMaps, placement: Placement) -> dict[str, NDArray[np.float32]]:
-    """What a pane draws and says, a value a patch. Ranks are percentiles / 100; evidence is ranked by its size."""
-    evidence = evidence_of(maps)
+    """What a pane draws and says, a value a patch. Ranks are percentiles / 100; evidence and attribution are ranked by
+    their size."""
+    evidence, attribution = evidence_of(maps), attribution_of(maps)
     shift = shifts(maps) * placement.scale
     values = {
         "x": placement.coords[:, 0],
@@ -139,6 +147,8 @@ def columns(maps: PatchMaps, placement: Placement) -> dict[str, NDArray[np.float
         "attention_rank": percentiles(maps.attention) / 100,
         "evidence": evidence,
         "evidence_rank": percentiles(np.abs(evidence)) / 100,
+        "attribution": attribution,
+        "attribution_rank": percentiles(np.abs(attribution)) / 100,
         "shift": shift,
         "shift_rank": percentiles(shift) / 100,
     }
@@ -148,6 +158,11 @@ def columns(maps: PatchMaps, placement: Placement) -> dict[str, NDArray[np.float
 def evidence_of(maps: PatchMaps) -> Floats:
     """(patch,): for the shown class; 0 if the model has none."""
     return np.zeros(len(maps)) if maps.evidence is None else maps.evidence_for()
+
+
+def attribution_of(maps: PatchMaps) -> Floats:
+    """(patch,): for the shown class; 0 unless it was asked for."""
+    return np.zeros(len(maps)) if maps.attribution is None else maps.attribution_for()
 
 
 def shifts(maps: PatchMaps) -> Floats:

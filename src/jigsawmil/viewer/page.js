@@ -5,6 +5,7 @@ const jigsawmil = (() => {
   const LAYERS = {
     attention: { colours: ["viridis", "magma", "inferno", "cividis"], chosen: "viridis" },
     evidence: { colours: ["RdBu_r", "PuOr_r", "BrBG_r"], chosen: "RdBu_r" },
+    attribution: { colours: ["RdBu_r", "PuOr_r", "BrBG_r"], chosen: "RdBu_r" },
     jigsaw: { colours: ["cividis", "viridis", "magma", "inferno"], chosen: "cividis" },
   };
   const $ = (id) => document.getElementById(id);
@@ -99,9 +100,9 @@ const jigsawmil = (() => {
   function values(pane, layer) {
     const { data } = pane;
     if (layer === "attention") return { shade: data.attention_rank, rank: data.attention_rank };
-    if (layer === "evidence") {
-      const limit = pane.info.evidence_limit || 1;
-      return { shade: data.evidence.map((v) => 0.5 + v / limit / 2), rank: data.evidence_rank };
+    if (layer === "evidence" || layer === "attribution") {
+      const limit = pane.info[`${layer}_limit`] || 1;
+      return { shade: data[layer].map((v) => 0.5 + v / limit / 2), rank: data[`${layer}_rank`] };
     }
     const limit = pane.info.shift_limit || 1;
     return { shade: data.shift.map((v) => v / limit), rank: data.shift_rank };
@@ -112,7 +113,7 @@ const jigsawmil = (() => {
     const colours = PALETTES[LAYERS[layer].chosen];
     panes.forEach((pane, i) => {
       if (!pane.info) return;
-      const shown = pane.info[layer] ?? true; // evidence and jigsaw may be missing
+      const shown = pane.info[layer] ?? true; // evidence, attribution and jigsaw may be missing
       const { shade, rank } = values(pane, layer);
       pane.stage.opacity = opacity;
       pane.stage.recolour(shade, shown ? rank : rank.map(() => -1), shown ? threshold : 0, colours);
@@ -126,11 +127,13 @@ const jigsawmil = (() => {
     const words = {
       attention: ["least attended", "most attended"],
       evidence: [`against ${info.of}`, `for ${info.of}`],
+      attribution: [`against ${info.of}`, `for ${info.of}`],
       jigsaw: ["put where it lies", `${short(info.shift_limit)} ${info.unit} away`],
     }[settings.layer];
     const [low, ramp, high] = $(`bar${i}`).children;
     const missing = {
       evidence: "the pooling of this model cannot state what each patch contributes",
+      attribution: "start the viewer with --attribution to compute it",
       jigsaw: "this method solves no jigsaw of places",
     };
     low.textContent = shown ? words[0] : missing[settings.layer];
@@ -199,7 +202,9 @@ const jigsawmil = (() => {
     const of = (read) => shown.map((pane) => read(pane.data, pane.info));
     rows.push(["attention", ...of((d) => d.attention[patch].toExponential(2))]);
     rows.push(["percentile", ...of((d) => (100 * d.attention_rank[patch]).toFixed(1))]);
-    rows.push(["evidence", ...of((d, info) => (info.evidence ? (d.evidence[patch] > 0 ? "+" : "") + d.evidence[patch].toPrecision(3) : "–"))]);
+    const signed = (name) => rows.push([name, ...of((d, info) => (info[name] ? (d[name][patch] > 0 ? "+" : "") + d[name][patch].toPrecision(3) : "–"))]);
+    signed("evidence");
+    if (shown[0].info.attribution) signed("attribution");
     rows.push(["jigsaw", ...of((d, info) => (info.jigsaw ? `${short(d.shift[patch])} ${info.unit} off` : "–"))]);
     return rows.map((cells) => {
       const row = document.createElement("div");

@@ -69,6 +69,8 @@ def patch_card(patch: int, shown: Sequence[tuple[str, PatchMaps]], placement: Pl
         "evidence": ["–" if maps.evidence is None else f"{maps.evidence_for()[patch]:+.3g}" for _, maps in shown],
         "jigsaw": ["–" if maps.jigsaw is None else f"{_away(maps, placement)[patch]:,.0f} off" for _, maps in shown],
     }
+    if shown[0][1].attribution is not None:  # of all or of none
+        rows["attribution"] = [f"{maps.attribution_for()[patch]:+.3g}" for _, maps in shown]
     head = _row("th", ["", *(method for method, _ in shown)]) if several else ""
     body = head + "".join(_row("td", [name, *cells]) for name, cells in rows.items())
     place = f"<p><b>patch {patch}</b> at {x:,.0f}, {y:,.0f}</p>"

@@ -16,7 +16,7 @@ from ..maps.patch_maps import PatchMaps
 from ..maps.values import colour_limit
 from ..slides.slide import Slide
 from ..study.disagreement import SPREAD
-from .data import Key, Library, Placement, columns, evidence_of, place, shifts
+from .data import Key, Library, Placement, attribution_of, columns, evidence_of, place, shifts
 from .page import EDGES, make_page
 from .pictures import gallery, patch_card
 from .slides import levels
@@ -147,8 +147,10 @@ class Session:
             "edge": shown.placement.edge,
             "cell": shown.placement.cell,
             "evidence": maps.evidence is not None,
+            "attribution": maps.attribution is not None,
             "jigsaw": maps.jigsaw is not None,
             "evidence_limit": colour_limit(evidence_of(maps)),
+            "attribution_limit": colour_limit(attribution_of(maps)),
             "shift_limit": colour_limit(shifts(maps) * shown.placement.scale),
             "slide": None if slide is None else {**pyramid(slide), "tiles": f"{self.tiles}/{row}"},
         }

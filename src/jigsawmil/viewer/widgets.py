@@ -22,7 +22,7 @@ from bokeh.models.widgets.sliders import Slider
 from bokeh.models.widgets.tables import DataTable, HTMLTemplateFormatter, NumberFormatter, TableColumn
 from bokeh.plotting import figure
 
-LAYERS = ("attention", "evidence", "jigsaw")
+LAYERS = ("attention", "evidence", "attribution", "jigsaw")
 PALETTES = ("viridis", "magma", "inferno", "cividis", "RdBu_r", "PuOr_r", "BrBG_r")  # page.js says which suits which
 MARK = '<b style="color: <%= value === "✗" ? "#b3261e" : "#2e7d32" %>"><%- value %></b>'
 CYAN, DARK, GOLD = "#00d0e8", "#10151c", "#ffd54a"  # stand out from tissue and from every palette
