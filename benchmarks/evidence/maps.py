@@ -51,7 +51,7 @@ from ..speed.contenders import tissue_slide
 KNOBS = {"slides": 45, "patches": 400, "dim": 64, "seed": 6}  # of a size and number that a few minutes allow
 MEMBERS = (0, 1, 2, 3)  # seeds of the ensemble; the single model is the first
 ENSEMBLE = "jigsaw-gat-k50"
-SHARED = {"epochs": 15, "patience": 0}
+SHARED = {"epochs": 15, "patience": 0, "members": 1}
 JIGSAW = {"method": "graph-abmil+jigsaw"}
 VARIANTS: dict[str, dict[str, dict[str, Any]]] = {
     "arrangement": {

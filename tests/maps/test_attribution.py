@@ -16,6 +16,7 @@ from jigsawmil.nn.batch import Batch
 from jigsawmil.nn.convs import CONVS
 from jigsawmil.nn.model import METHODS, Model
 from jigsawmil.train.checkpoint import ModelCard
+from jigsawmil.train.ensemble import Ensemble
 
 GRAPH = GraphConfig(k=4)
 
@@ -173,12 +174,13 @@ def test_maps_carry_the_attribution_of_each_slide_of_a_patient(bags: list[Bag], 
     assert maps[0].attribution_for("1") == pytest.approx(-maps[0].attribution_for("0"))
 
 
-def test_the_mean_over_models_adds_up_to_the_mean_logit(bags: list[Bag], small) -> None:
+def test_an_ensemble_has_the_mean_attribution_which_adds_up_to_its_logit(bags: list[Bag], small) -> None:
     found = [with_strong_head(small(seed=seed)) for seed in range(3)]
-    maps = [explain(model, card(model), bags[0], attribution=True)[0] for model in found]
-    mean = {name: np.mean([getattr(m, name) for m in maps], axis=0) for name in ("attribution", "reference", "gap")}
-    logit = np.mean([m.logits for m in maps], axis=0)
-    assert mean["attribution"].sum(axis=0) + mean["reference"] + mean["gap"] == pytest.approx(logit, abs=1e-5)
+    cards = tuple(card(model) for model in found)
+    members = [explain(model, own, bags[0], attribution=True)[0] for model, own in zip(found, cards, strict=True)]
+    [maps] = explain(Ensemble(found), card(found[0], members=cards), bags[0], attribution=True)
+    assert maps.attribution == pytest.approx(np.mean([own.attribution for own in members], axis=0), abs=1e-9)
+    assert maps.attribution.sum(axis=0) + maps.reference + maps.gap == pytest.approx(maps.logits, abs=1e-5)
 
 
 def test_maps_without_attribution_say_how_to_get_it(bags: list[Bag], small) -> None:

@@ -240,20 +240,30 @@ def seen_maps(
 
 
 def _mean_maps(members: Sequence[PatchMaps], seen: Seen) -> PatchMaps:
-    """Of one slide. Contributions and their bias add up to the mean logits, as each member's do to its own."""
+    """Of one slide. Contributions and their bias add up to the mean logits, as each member's do to its own; so do
+    attributions."""
     evidence = [maps.evidence for maps in members]
     jigsaw = [maps.jigsaw for maps in members if maps.jigsaw is not None]
     whole = all(own is not None for own in evidence)
     return replace(
         members[0],
         attention=np.mean([maps.attention for maps in members], axis=0),
-        evidence=np.mean(np.stack([own for own in evidence if own is not None]), axis=0) if whole else None,
+        evidence=_mean(evidence),
         bias=np.mean([maps.bias if whole else maps.logits for maps in members], axis=0),
         logits=seen.logits,
         probabilities=seen.probabilities,
         jigsaw=np.mean(jigsaw, axis=0) if jigsaw else None,
         edges=_mean_edges([maps.edges for maps in members]),
+        attribution=_mean([maps.attribution for maps in members]),
+        reference=_mean([maps.reference for maps in members]),
+        gap=_mean([maps.gap for maps in members]),
     )
+
+
+def _mean(members: Sequence[Floats | None]) -> Floats | None:
+    """None if a member has none."""
+    known = [own for own in members if own is not None]
+    return np.mean(np.stack(known), axis=0) if len(known) == len(members) else None
 
 
 def _mean_edges(members: Sequence[EdgeAttention | None]) -> EdgeAttention | None:
