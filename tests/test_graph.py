@@ -234,3 +234,31 @@ def test_spatial_order_keeps_neighbours_together_and_ignores_the_file() -> None:
     steps = walk.diff(dim=0).norm(dim=1) / 512
     assert steps.median() == 1
     assert steps.mean() < 1.5  # a raster walk of a square has 1 as well, a random one 16
+
+
+# --- parts of a graph
+
+
+def check_reverse(graph: SpatialGraph) -> None:
+    rows, reverse = graph.rows, graph.reverse.long()
+    assert torch.equal(graph.indices[reverse].long(), rows)
+    assert torch.equal(rows[reverse], graph.indices.long())
+
+
+def test_some_patches_keep_the_edges_between_them() -> None:
+    graph = knn_graph(blob(60, seed=1), k=6)
+    keep = torch.rand(60, generator=torch.Generator().manual_seed(2)) < 0.5
+    part = graph.keep_patches(keep)
+    assert torch.equal(dense(part), dense(graph)[keep][:, keep])
+    check_reverse(part)
+    assert {part.indptr.dtype, part.indices.dtype, part.reverse.dtype} == {torch.int32}
+
+
+def test_some_edges_keep_all_patches() -> None:
+    graph = knn_graph(blob(60, seed=1), k=6)
+    near = (graph.weight > 0.6) | (graph.rows == graph.indices)  # the same in both directions
+    part = graph.keep_edges(near)
+    expected = dense(graph)
+    assert torch.equal(dense(part), torch.where(expected > 0.6, expected, 0.0))
+    assert graph.edges > part.edges > len(part) == 60
+    check_reverse(part)

@@ -69,6 +69,30 @@ class SpatialGraph:
         parts = (indptr, indices, weights[order], reverse_edges(indptr, indices))
         return DirectedGraph(*map(torch.from_numpy, parts)).to(device)
 
+    @property
+    def rows(self) -> Tensor:
+        """(edge,): the patch that receives."""
+        return torch.repeat_interleave(torch.arange(len(self), device=self.indptr.device), self.indptr.diff())
+
+    def keep_edges(self, keep: Tensor) -> Self:
+        """The graph with some of its edges. keep: (edge,) bool, the same for (j, l) and (l, j), true for self-loops."""
+        before = torch.cat([self.indptr[:1], keep.cumsum(0, dtype=torch.int32)])  # kept edges before each edge
+        place = before[self.reverse[keep].long()]
+        return replace(
+            self,
+            indptr=before[self.indptr.long()],
+            indices=self.indices[keep],
+            weight=self.weight[keep],
+            reverse=place,
+        )
+
+    def keep_patches(self, keep: Tensor) -> Self:
+        """The graph of some of its patches, with the edges between them. keep: (patch,) bool."""
+        graph = self.keep_edges(keep[self.rows] & keep[self.indices.long()])
+        number = keep.cumsum(0, dtype=torch.int32) - 1
+        indptr = torch.cat([graph.indptr[:-1][keep], graph.indptr[-1:]])  # rows of the other patches are empty
+        return replace(graph, indptr=indptr, indices=number[graph.indices.long()])
+
     def row(self, patch: int) -> tuple[Tensor, Tensor]:
         """Neighbours of a patch (itself included) and their weights."""
         span = slice(int(self.indptr[patch]), int(self.indptr[patch + 1]))

@@ -169,7 +169,7 @@ def test_equals_pyg_gatconv_where_the_definitions_meet() -> None:
     torch.manual_seed(0)  # PyG draws its parameters from the global generator
     conv = geometric.GATConv(7, d, heads=heads, bias=False, add_self_loops=False).double()
     x = torch.randn(len(graph), 7, dtype=torch.float64)
-    edge_index = torch.stack([plain.indices.long(), sparse._rows(plain)])  # from l to j
+    edge_index = torch.stack([plain.indices.long(), plain.rows])  # from l to j
     y = conv.lin(x).view(-1, heads, d)
     ours, _ = sparse.neighbour_attention(y, conv.att_dst[0], conv.att_src[0], plain)
     torch.testing.assert_close(ours.flatten(1), conv(x, edge_index))

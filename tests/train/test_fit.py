@@ -276,6 +276,15 @@ def test_dropout_is_on_in_training_and_off_in_every_evaluation(feed: Feed, small
     assert np.array_equal(one, two)
 
 
+def test_patches_are_left_out_in_training_and_in_no_evaluation(feed: Feed, small: Small) -> None:
+    model = small()
+    sizes: list[int] = []
+    model.register_forward_hook(lambda _, inputs, output: sizes.append(len(output.hidden)))
+    fit(model, feed, [0], [1], config(epochs=2, patience=2, patch_dropout=0.5), seed=0)
+    whole = [len(feed.batch([bag]).features) for bag in (0, 1)]
+    assert sizes == [round(whole[0] / 2), whole[1]] * 2
+
+
 def test_predicting_leaves_the_caller_free_to_train(feed: Feed, small: Small) -> None:
     model = small("abmil")
     for seen in predict(model, feed, [0, 1], config()):

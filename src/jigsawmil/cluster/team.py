@@ -2,7 +2,7 @@
 
 What they compute is what one process with the whole batch would have: losses are divided by the whole batch's counts,
 gradients are summed, every process knows every slide's losses, and the random draws of other processes' slides are
-drawn and thrown away. Dropout alone differs: each process draws its own.
+drawn and thrown away. Dropout (of features, edges and patches) alone differs: each process draws its own.
 """
 
 from collections.abc import Sequence

@@ -87,6 +87,20 @@ class Batch:
         """All slides pooled together: a patient. The graphs stay apart."""
         return dataclasses.replace(self, bag_ptr=(0, len(self.features)))
 
+    def keep_patches(self, keep: Tensor) -> "Batch":
+        """Some of the patches, with the edges between them; at least one of every slide. keep: (patch,) bool."""
+        before = [0, *keep.cumsum(0).tolist()]  # kept patches before each patch
+        return dataclasses.replace(
+            self,
+            features=self.features[keep],
+            graph=self.graph.keep_patches(keep) if self.graph else None,
+            bins=self.bins[keep],
+            order=self.order[keep],
+            coords=self.coords[keep],
+            slide_ptr=tuple(before[patch] for patch in self.slide_ptr),
+            bag_ptr=tuple(before[patch] for patch in self.bag_ptr),
+        )
+
     def to(self, device: torch.device | str) -> "Batch":
         return dataclasses.replace(
             self,

@@ -1,9 +1,11 @@
 """Encoders g: patch embeddings, with or without their neighbours, to hidden states."""
 
+import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
 from ..errors import ConfigError
+from ..graph import SpatialGraph
 from .activations import elu
 from .batch import Batch
 from .convs import CONVS
@@ -17,10 +19,10 @@ class MLP(nn.Module):
     def __init__(self, in_dim: int, options: ModelOptions) -> None:
         super().__init__()
         self.layers = nn.ModuleList(nn.Linear(d, options.hidden) for d in _widths(in_dim, options))
-        self.dropout = nn.Dropout(options.dropout)
+        self.input_dropout, self.dropout = nn.Dropout(options.input_dropout), nn.Dropout(options.dropout)
 
     def forward(self, features: Tensor, batch: Batch) -> Tensor:
-        h = features
+        h = self.input_dropout(features)
         for layer in self.layers:
             h = self.dropout(F.relu(layer(h)))
         return h
@@ -33,15 +35,19 @@ class GraphEncoder(nn.Module):
         super().__init__()
         conv = CONVS[options.conv]
         self.layers = nn.ModuleList(conv.of(d, options.hidden, options) for d in _widths(in_dim, options))
-        self.dropout = nn.Dropout(options.dropout)
+        self.input_dropout, self.dropout = nn.Dropout(options.input_dropout), nn.Dropout(options.dropout)
+        self.edge_dropout = options.edge_dropout
         self.attends = conv.attends
 
     def forward(self, features: Tensor, batch: Batch) -> Tensor:
         if batch.graph is None:
             raise ConfigError("a graph method was given a batch without graphs; build it with Batch.of(bags).")
-        h = features
+        graph = batch.graph
+        if self.training and self.edge_dropout:
+            graph = drop_edges(graph, self.edge_dropout)
+        h = self.input_dropout(features)
         for layer in self.layers:
-            h = self.dropout(elu(layer(h, batch.graph)))
+            h = self.dropout(elu(layer(h, graph)))
         return h
 
     def edge_attention(self, batch: Batch) -> list[Tensor]:
@@ -55,6 +61,14 @@ class GraphEncoder(nn.Module):
             h = elu(h)
             found.append(alpha)
         return found
+
+
+def drop_edges(graph: SpatialGraph, share: float) -> SpatialGraph:
+    """About this share of the edges is left out, each with its reverse; self-loops stay. Draws as dropout does."""
+    row, column = graph.rows, graph.indices
+    draw = torch.rand(graph.edges, device=column.device)
+    draw = torch.where(row < column, draw, draw[graph.reverse.long()])  # one draw per pair
+    return graph.keep_edges((draw >= share) | (row == column))
 
 
 def _widths(in_dim: int, options: ModelOptions) -> list[int]:

@@ -90,6 +90,10 @@ class ModelOptions:
     attention_bias: bool = setting(True, "A bias beside V in the attention pooling; the paper's equation has none.")
     gated: bool = setting(False, "Gated attention pooling (Ilse et al. 2018).")
     dropout: float = setting(0.0, "Dropout after each layer of the encoder.")
+    input_dropout: float = setting(0.0, "Dropout of the features before the first layer of the encoder.")
+    edge_dropout: float = setting(
+        0.0, "Share of the graph's edges left out at each training step, in both directions; self-loops stay."
+    )
     jigsaw: str = setting("position", f"Jigsaw task of +jigsaw methods: {one_of(JIGSAWS)}.", option=True)
     grid: int = setting(10, "Cells per side of the grid whose cells the position task predicts.")
     bins: str = setting(
@@ -120,7 +124,9 @@ class ModelOptions:
             value = getattr(self, name)
             require(name, value, isinstance(value, int) and value >= 1, "a whole number of at least 1")
         require("heads", self.heads, self.hidden % self.heads == 0, f"a divisor of hidden = {self.hidden}")
-        require("dropout", self.dropout, 0 <= self.dropout < 1, "a number in [0, 1)")
+        for name in ("dropout", "input_dropout", "edge_dropout"):
+            value = getattr(self, name)
+            require(name, value, 0 <= value < 1, "a number in [0, 1)")
         require("share", self.share, 0 < self.share <= 1, "a number in (0, 1]")
         choose("bins", self.bins, AXES)
         choose("jigsaw_head", self.jigsaw_head, JIGSAW_HEADS)

@@ -129,7 +129,7 @@ def attention_torch(
     y: Tensor, receive: Tensor, send: Tensor, graph: SpatialGraph, slope: float
 ) -> tuple[Tensor, Tensor, Tensor, Tensor]:
     """The same by torch's CSR operations: edge softmax and a sparse product."""
-    row, column = _rows(graph), graph.indices.long()
+    row, column = graph.rows, graph.indices.long()
     s, t = (y * receive).sum(dim=2), (y * send).sum(dim=2)
     log_weight = graph.log_weight.to(y.dtype)
     score = torch.nn.functional.leaky_relu(s[row] + t[column], slope) + log_weight[:, None]  # (edge, head)
@@ -151,7 +151,7 @@ def attention_backward_torch(
     slope: float,
 ) -> tuple[Tensor, Tensor, Tensor]:
     """Sampled dense product for the scores, the sparse product of the transpose for the values."""
-    row, column, reverse = _rows(graph), graph.indices.long(), graph.reverse.long()
+    row, column, reverse = graph.rows, graph.indices.long(), graph.reverse.long()
     inner = (g * out).sum(dim=2)  # (patch, head)
     blank = _csr(graph, torch.zeros_like(alpha[0]))
     dots = [torch.sparse.sampled_addmm(blank, g[:, h], y[:, h].T).values() for h in range(y.shape[1])]
@@ -160,11 +160,6 @@ def attention_backward_torch(
     ds, dt = _row_reduce(de, graph, "sum"), _row_reduce(de[reverse], graph, "sum")
     dy = torch.stack([_csr(graph, a[reverse]) @ g[:, h] for h, a in enumerate(alpha)], dim=1)
     return dy + ds[:, :, None] * receive + dt[:, :, None] * send, ds, dt
-
-
-def _rows(graph: SpatialGraph) -> Tensor:
-    """Row of every edge."""
-    return torch.repeat_interleave(torch.arange(len(graph), device=graph.indptr.device), graph.indptr.diff())
 
 
 def _row_reduce(values: Tensor, graph: SpatialGraph, how: str) -> Tensor:

@@ -53,6 +53,9 @@ class TrainConfig:
     lr: float = setting(1e-4, "Learning rate.", option=True)
     weight_decay: float = setting(1e-5, "Weight decay.")
     batch_size: int = setting(1, "Slides (or patients) per step.", option=True)
+    patch_dropout: float = setting(
+        0.0, "Share of a slide's patches left out at each training step, with their edges; drawn again at each step."
+    )
     clip: float = setting(5.0, "Largest norm of the gradient; 0: no limit.")
     class_weights: bool = setting(False, "Weigh classes by their rarity.")
     device: str = setting("auto", "auto, cpu, cuda, cuda:1.", option=True)
@@ -66,5 +69,6 @@ class TrainConfig:
         require("margin", self.margin, self.margin >= 0, "a number of at least 0")
         require("lr", self.lr, self.lr > 0, "a number above 0")
         require("weight_decay", self.weight_decay, self.weight_decay >= 0, "a number of at least 0")
+        require("patch_dropout", self.patch_dropout, 0 <= self.patch_dropout < 1, "a number in [0, 1)")
         require("clip", self.clip, self.clip >= 0, "a number of at least 0")
         choose("precision", self.precision, PRECISIONS)

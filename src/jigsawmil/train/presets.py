@@ -24,6 +24,8 @@ PAPER: dict[str, Any] = {
     "hidden": 256,
     "heads": 1,
     "dropout": 0.0,
+    "input_dropout": 0.0,
+    "edge_dropout": 0.0,
     # Equation 1: V without a bias. Silent on its number of rows: 128, as in the public code of Ilse et al. 2018.
     "attention_dim": 128,
     "attention_bias": False,
@@ -49,6 +51,7 @@ PAPER: dict[str, Any] = {
     "lr": 1e-4,
     "weight_decay": 1e-5,
     "batch_size": 1,
+    "patch_dropout": 0.0,
     "clip": 0.0,
     "class_weights": False,
     "precision": "float32",

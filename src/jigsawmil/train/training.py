@@ -48,6 +48,8 @@ class Training:
 
     def losses(self, batch: Batch, labels: Tensor, generator: torch.Generator) -> tuple[Tensor, Tensor]:
         """MIL (bag,) and jigsaw (slide,)."""
+        if self.config.patch_dropout:
+            batch = drop_patches(batch, self.config.patch_dropout)
         batch = batch.to(self.device)
         with autocast(self.device, self.config.precision):
             output = self.model(batch)
@@ -104,3 +106,12 @@ class Training:
         self.lam.load(values["lambda"])
         epochs = [Epoch(**epoch) for epoch in values["epochs"]]
         self.progress = Progress(epochs, values["best"], part("kept/"))
+
+
+def drop_patches(batch: Batch, share: float) -> Batch:
+    """Each slide without this share of its patches, but with one at least. Draws as dropout does."""
+    keep = torch.ones(len(batch.features), dtype=torch.bool)
+    for start, end in batch.slides:
+        dropped = torch.randperm(end - start)[max(1, round((1 - share) * (end - start))) :]
+        keep[start + dropped] = False
+    return batch.keep_patches(keep)
