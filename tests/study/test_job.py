@@ -28,7 +28,7 @@ from jigsawmil.train.feed import Feed
 from jigsawmil.train.fold import fit_split
 from jigsawmil.train.progress import Epoch
 
-FILES = ["job.json", "model.json", "model.safetensors", "predictions.csv", "trace.csv"]
+FILES = ["job.json", "model.json", "model.safetensors", "predictions.csv", "trace.csv", "training_slides.csv"]
 JobOf = Callable[..., Job]
 
 

@@ -12,14 +12,16 @@ from rich.markup import escape
 from ..cluster.parallel import fit_together
 from ..config import one_of
 from ..files import writing_to
-from ..maps.predict import SlidePredictor
+from ..maps.predict import SlidePredictor, patient_table
 from ..nn.options import DEFAULT_METHOD, METHODS, check_method
+from ..train.checkpoint import load_model
 from ..train.config import TrainConfig
 from ..train.fold import fit_split
 from ..train.from_slides import EXTRACT, Extraction, SlideOptions
+from ..train.out_of_fold import performance_lines
 from ..train.train_model import refuse_model, train_model
 from .app import app
-from .arguments import Device, Masks, Memory, Out, PatchSize, Quiet, Seed, SlideMpp, TableOptions, Unit
+from .arguments import COHORT, Device, Masks, Memory, Out, PatchSize, Quiet, Seed, SlideMpp, TableOptions, Unit
 from .extract import TrustCode, Weights, Workers, show_extracted
 from .groups import grouped
 from .options import MethodOptions, TargetOptions
@@ -42,6 +44,21 @@ class WholeSlideOptions:
     ] = None
     masks: Masks = None
     workers: Workers = EXTRACT.workers
+
+
+@dataclass(frozen=True)
+class PatientOptions:
+    """Whose the slides are."""
+
+    labels: Annotated[
+        Path | None,
+        typer.Option(help="Table of slides and patients (a label table will do): also one prediction per patient."),
+    ] = None
+    slide_column: Annotated[str | None, typer.Option(help=COHORT["slide_column"].help)] = None
+    patient_column: Annotated[str | None, typer.Option(help=COHORT["patient_column"].help)] = None
+
+    def table(self) -> dict[str, str] | None:
+        return patient_table(self.labels, slide_column=self.slide_column, patient_column=self.patient_column)
 
 
 @app.command()
@@ -76,6 +93,8 @@ def train(
     kept = ", ".join(f"epoch {own.best} of {len(own.epochs)}" for own in trained)
     what = "model" if len(trained) == 1 else f"ensemble of {len(trained)} models"
     screen.print(f"Kept {kept}. The {what} is in {out}.", soft_wrap=True)
+    for line in performance_lines(load_model(out)[1]):
+        screen.print(line, soft_wrap=True, highlight=False)
 
 
 @app.command()
@@ -86,6 +105,7 @@ def predict(
         list[Path], typer.Argument(metavar="SLIDES|FEATURES...", help="Slides or feature files, or folders of either.")
     ],
     extraction: WholeSlideOptions,
+    patients: PatientOptions,
     out: Annotated[Path, typer.Option(help="CSV to write.")] = Path("predictions.csv"),
     heatmap: Annotated[Path | None, typer.Option(help="Folder for one picture a slide: what the model saw.")] = None,
     attention: Annotated[Path | None, typer.Option(help="Folder for one CSV a slide: x,y,attention.")] = None,
@@ -97,13 +117,17 @@ def predict(
 ) -> None:
     """Apply a model to new slides: features are extracted as for its training, beside --out, or given.
 
+    One row per slide: prediction at the threshold that training fixed, probability, and for an ensemble the standard
+    deviation of the logit over its members. If --labels or TCGA barcodes say whose the slides are, a second file,
+    OUT-patients.csv, has one row per patient, by the mean logit of its slides.
+
     Example: `jigsawmil predict model slide.svs --heatmap maps`, `jigsawmil predict model features --attention maps`
     """
     screen = console()
     options = SlideOptions(slide_mpp=slide_mpp, **asdict(extraction))
     predictor = SlidePredictor(
         model, inputs, out=out, heatmap=heatmap, attention=attention, device=device, patch_size=patch_size, unit=unit,
-        options=options,
+        options=options, patients=patients.table(),
     )  # fmt: skip
     show_left_out(predictor.inputs.left_out, screen)
     if predictor.extraction:
@@ -119,8 +143,13 @@ def predict(
         of = f"; probability of {name!r}" if (name := task.positive(card.classes)) else ""
         maps = f", maps in {heatmap}" if heatmap is not None else ""
         screen.print(f"{len(rows)} prediction{'s' * (len(rows) != 1)} in {out}{of}{maps}.", soft_wrap=True)
+    if predictor.patient_rows:
+        count = len(predictor.patient_rows)
+        screen.print(f"{count} patient{'s' * (count != 1)} in {predictor.patients_out}.", soft_wrap=True)
     if card.level == "patient":
-        whose = "TCGA barcodes say whose a slide is; by any other name, each is a patient of its own."
+        whose = (
+            "TCGA barcodes say whose a slide is, and so does --labels; without either, each is a patient of its own."
+        )
         screen.print(f"The model pools the slides of a patient. {whose}", soft_wrap=True)
     if not rows or (predictor.extraction and not predictor.extraction.complete):
         raise typer.Exit(1)

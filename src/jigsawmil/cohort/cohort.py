@@ -10,6 +10,7 @@ import pandas as pd
 from numpy.typing import NDArray
 
 from ..bags.bag import Bag, Unit
+from ..bags.digest import content_digest
 from ..bags.formats import BagInfo, find_bags, read_bag
 from ..bags.provenance import Encoding
 from ..bags.tile_spec import TileSpec
@@ -178,6 +179,10 @@ class Cohort:
     def bag(self, index: int) -> Bag:
         """The bag of one slide, read from its file if it is not in memory."""
         return self.read_slide(self.slides[index])
+
+    def digest(self, index: int) -> str:
+        """Of what the features of one slide hold, see `content_digest`."""
+        return content_digest(self.bag(index).features)
 
     def subset(self, indices: Sequence[int] | NDArray[np.int64] | NDArray[np.bool_]) -> "Cohort":
         """Some of the slides, in the given order (or by a mask); with the same classes."""

@@ -169,6 +169,38 @@ def patients_of(slide_ids: Sequence[str]) -> tuple[list[str], str]:
     )
 
 
+def patient_names(slide_id: str, patient_id: str) -> set[str]:
+    """What the patient of a slide may be called: as the table has it, and by the TCGA barcode of either name."""
+    names = {patient_id, *(name[:12] for name in (slide_id, patient_id) if TCGA_PATIENT.match(name))}
+    return names - {""}
+
+
+def read_patients(
+    path: str | Path, *, slide_column: str | None = None, patient_column: str | None = None
+) -> dict[str, str]:
+    """Slide -> patient from a table of slides; a label table will do, its labels are not looked at.
+
+    Example: `read_patients("labels.csv", patient_column="case")`
+    """
+    table = read_table(Path(path), None)
+    columns = {
+        "slide": table.pick("slide", SLIDE_NAMES, slide_column),
+        "patient": table.pick("patient", PATIENT_NAMES, patient_column),
+    }
+    for role, name in columns.items():
+        if name is None:
+            raise LabelError(f"{table.name}: no column of {role}s. Found {table.found()}. Name it: {option_for(role)}.")
+    slides, patients = (table.values(str(name)) for name in columns.values())
+    found: dict[str, str] = {}
+    for slide, patient in zip(map(slide_name, slides), patients, strict=True):
+        if slide and patient and found.setdefault(slide, patient) != patient:
+            raise LabelError(
+                f"{table.name}: slide {slide} has the patients {found[slide]} and {patient}; expected one patient per "
+                "slide. Correct the table."
+            )
+    return found
+
+
 def group_slides(
     slide_ids: Sequence[str], level: str, patients: Sequence[str] | None = None
 ) -> list[tuple[str, list[int]]]:

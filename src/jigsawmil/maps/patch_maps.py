@@ -76,6 +76,7 @@ class PatchMaps:
     attribution: Floats | None = None  # (patch, logit), signed
     reference: Floats | None = None  # (logit,) if every patch is replaced by the mean of its slide
     gap: Floats | None = None  # (logit,) error of the attribution's quadrature
+    threshold: float | None = None  # of the model's decision, see `ModelCard`
 
     def __len__(self) -> int:
         return len(self.bag)
@@ -87,7 +88,7 @@ class PatchMaps:
     @property
     def prediction(self) -> str:
         """The class that is called."""
-        return self.classes[int(get_task(self.task).decision(self.probabilities))]
+        return self.classes[int(get_task(self.task).at(self.threshold).decision(self.probabilities))]
 
     @property
     def shown_class(self) -> str:
@@ -201,7 +202,7 @@ def seen_maps(
     if isinstance(model, Ensemble):
         members = zip(model, card.members, seen.members, strict=True)
         found = [seen_maps(*member, neighbours=neighbours, attribution=attribution) for member in members]
-        return [_mean_maps(own, seen) for own in zip(*found, strict=True)]
+        return [replace(_mean_maps(own, seen), threshold=card.threshold) for own in zip(*found, strict=True)]
     batch, output = seen.batch, seen.output
     inputs = attribute(model, card, batch) if attribution else None
     attributed = [] if inputs is None else batch.in_file_order(inputs.values)
@@ -234,6 +235,7 @@ def seen_maps(
                 attribution=None if inputs is None else _numpy(attributed[i]),
                 reference=None if inputs is None else _numpy(inputs.reference),
                 gap=None if inputs is None else _numpy(inputs.gap),
+                threshold=card.threshold,
             )
             for i, (bag, attention, own, attends_to) in enumerate(parts)
         ]

@@ -1,6 +1,7 @@
 """From slides, or their features, to predictions and maps on disk."""
 
-from collections.abc import Iterable, Iterator
+from collections import Counter
+from collections.abc import Iterable, Iterator, Mapping
 from contextlib import nullcontext
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -8,11 +9,12 @@ from typing import Any, NamedTuple
 import pandas as pd
 
 from ..bags.names import slide_name
-from ..errors import ConfigError
+from ..cohort.labels import listed, patients_of, read_patients
+from ..errors import ConfigError, LabelError
 from ..files import check_target, write_csv, writing_to
 from ..slides.extract_one import Extracted, check_masks
 from ..slides.slide import open_slide
-from ..tasks import get_task
+from ..train.answers import Answers
 from ..train.apply import apply_model
 from ..train.checkpoint import load_model
 from ..train.from_slides import Extraction, SlideOptions, sort_inputs
@@ -22,11 +24,14 @@ from .patch_maps import PatchMaps, seen_maps
 
 
 class SlidePredictions(NamedTuple):
-    """table: slide_id (the patient, if the model pools patients), prediction, probabilities. extracted: what became of
-    each slide that features had to be made of; those that failed are not in the table."""
+    """table: slide_id (the patient, if the model pools patients), prediction at the threshold that training fixed,
+    probabilities, and of an ensemble logit_std, the standard deviation of the logit over its members. extracted: what
+    became of each slide that features had to be made of; those that failed are not in the table. patients: the same per
+    patient, by the mean logit of its slides; None if it is not known whose the slides are."""
 
     table: pd.DataFrame
     extracted: list[Extracted]
+    patients: pd.DataFrame | None = None
 
 
 def predict_slides(
@@ -39,13 +44,18 @@ def predict_slides(
     device: str = "auto",
     patch_size: float | None = None,
     unit: str | None = None,
+    labels: str | Path | None = None,
+    patient_column: str | None = None,
+    slide_column: str | None = None,
     **options: Any,
 ) -> SlidePredictions:
     """Apply a model to slides, or to feature files, and write what `jigsawmil predict` writes.
 
     model: folder of a trained model. inputs: slides, feature files, or folders of either. out: CSV to write; features
     of slides are kept in a folder beside it. heatmap: folder for one picture per slide. attention: folder for one CSV
-    per slide: x, y, attention. patch_size, unit: as in `read_bag`. options: of `SlideOptions`.
+    per slide: x, y, attention. patch_size, unit: as in `read_bag`. labels: table that says whose each slide is, with
+    the names of its columns; TCGA barcodes say it themselves. One row per patient is then written beside `out`.
+    options: of `SlideOptions`.
 
     Example: `predict_slides("model", "slides", heatmap="maps").table`
     """
@@ -53,17 +63,29 @@ def predict_slides(
     predictor = SlidePredictor(
         Path(model), given, out=Path(out), heatmap=heatmap, attention=attention, device=device, patch_size=patch_size,
         unit=unit, options=SlideOptions(**options),
+        patients=patient_table(labels, patient_column=patient_column, slide_column=slide_column),
     )  # fmt: skip
     extracted = list(predictor.extraction.run()) if predictor.extraction else []
     for _ in predictor.run():
         pass
-    return SlidePredictions(pd.DataFrame(predictor.rows), extracted)
+    by_patient = pd.DataFrame(predictor.patient_rows) if predictor.patient_rows else None
+    return SlidePredictions(pd.DataFrame(predictor.rows), extracted, by_patient)
+
+
+def patient_table(path: str | Path | None, **columns: str | None) -> dict[str, str] | None:
+    """Slide -> patient from a table, see `read_patients`; None without one."""
+    if path is not None:
+        return read_patients(path, **columns)
+    if given := [f"--{name.replace('_', '-')}" for name, value in columns.items() if value]:
+        raise ConfigError(f"{' and '.join(given)}: no table to look in. Give it with --labels.")
+    return None
 
 
 class SlidePredictor:
     """`predict_slides` in two steps, `extraction.run()` and `run()`, for a caller that shows how far it is.
 
-    Everything that can be refused is refused when it is made. rows: the predictions so far.
+    Everything that can be refused is refused when it is made. rows: the predictions so far. patient_rows: one per
+    patient, at the end, if it is known whose the slides are: by `patients`, or by TCGA barcodes.
     """
 
     def __init__(
@@ -78,6 +100,7 @@ class SlidePredictor:
         patch_size: float | None = None,
         unit: str | None = None,
         options: SlideOptions,
+        patients: Mapping[str, str] | None = None,
     ) -> None:
         self._model, self.card = load_model(model)
         self.inputs = sort_inputs(inputs)
@@ -91,7 +114,10 @@ class SlidePredictor:
         check_masks(options.masks, slides)
         cache = out.with_name(f"{out.stem}-features")
         self.extraction = Extraction(self.card, slides, cache, options, device) if slides else None
-        self.task, self.rows = get_task(self.card.model.task), list[dict[str, Any]]()
+        self._answers = Answers(self.card)
+        self.task, self.rows = self._answers.task, list[dict[str, Any]]()
+        self.patient_rows = list[dict[str, Any]]()
+        self.patient_of = self._whose([*self.inputs.features, *slides], patients)
         self._reading = {"mpp": None if slides else mpp, "patch_size": patch_size, "unit": unit}
         self._out, self._heatmap, self._attention = out, heatmap, attention
         self._device, self._mpp, self._words = device, mpp, f"{self.card.title}, model {model.name}"
@@ -102,19 +128,45 @@ class SlidePredictor:
         return [*self.inputs.features, *(self.extraction.files if self.extraction else ())]
 
     def run(self) -> Iterator[Seen]:
-        """What the model made of each; all files but the table are written on the way, the table at the end."""
-        for seen in apply_model(self._model, self.card, self.files, device=self._device, **self._reading):
-            called = self.card.classes[int(self.task.decision(seen.probabilities))]
-            probabilities = self.task.row(seen.probabilities, self.card.classes)
-            self.rows.append({"slide_id": seen.name, "prediction": called, **probabilities})
+        """What the model made of each; all files but the tables are written on the way, the tables at the end."""
+        items, whose = self.files, self.patient_of
+        for seen in apply_model(self._model, self.card, items, whose, device=self._device, **self._reading):
+            patient = {"patient_id": whose[seen.name]} if seen.name in whose else {}
+            self.rows.append({"slide_id": seen.name, **patient, **self._answers.add(seen)})
             if self._attention is not None:
                 write_attention(seen, Path(self._attention))
             if self._heatmap is not None:
                 for maps in seen_maps(self._model, self.card, seen):
                     self._draw(maps, Path(self._heatmap))
             yield seen
+        if self.rows and whose and self.card.level == "slide":
+            names, rows = self._answers.of_patients(whose)
+            counts = Counter(whose[name] for name in self._answers.names)
+            self.patient_rows = [
+                {"patient_id": name, "slides": counts[name], **row} for name, row in zip(names, rows, strict=True)
+            ]
+            write_csv(pd.DataFrame(self.patient_rows), self.patients_out)
         if self.rows:
             write_csv(pd.DataFrame(self.rows), self._out)
+
+    @property
+    def patients_out(self) -> Path:
+        """The table of patients, beside that of slides."""
+        return self._out.with_name(f"{self._out.stem}-patients{self._out.suffix}")
+
+    @staticmethod
+    def _whose(files: Iterable[Path], table: Mapping[str, str] | None) -> dict[str, str]:
+        """Slide -> patient; empty if nobody says."""
+        names = [slide_name(file.name) for file in files]
+        if table is None:
+            found, _ = patients_of(names)
+            return {} if found == names else dict(zip(names, found, strict=True))
+        if missing := [name for name in names if name not in table]:
+            raise LabelError(
+                f"No patient for {len(missing)} of {len(names)} slides: {listed(missing, 5)}; expected a row for each "
+                "in the table of --labels. Add them, or leave --labels out."
+            )
+        return {name: table[name] for name in names}
 
     def _draw(self, maps: PatchMaps, folder: Path) -> None:
         """One picture: over the slide if it was given, else over its patches."""

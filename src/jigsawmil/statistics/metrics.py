@@ -22,7 +22,7 @@ Integers = NDArray[np.int64]
 Booleans = NDArray[np.bool_]
 
 PROBABILITY_MARGIN = 1e-6  # a saturated 0 or 1 has no logit
-RECALIBRATION_CASES = 10  # of each class, below which slope and intercept are noise
+RECALIBRATION_CASES = 10  # of each class, below which slope, intercept and a threshold are noise
 
 
 class CalibrationPoints(NamedTuple):
@@ -110,6 +110,26 @@ def calibration_points(hit: ArrayLike, p: ArrayLike) -> CalibrationPoints:
     filled = count > 0
     predicted = ratio(np.bincount(which, value, bins), count)[filled]
     return CalibrationPoints(predicted, ratio(np.bincount(which, happened, bins), count)[filled], count[filled])
+
+
+def balanced_threshold(y: ArrayLike, s: ArrayLike) -> float:
+    """The score above which a case is called positive, so that balanced accuracy is highest: halfway between two
+    neighbouring scores, and of several equally good ones the one nearest to 0.5.
+
+    0.5 with fewer than ten cases of a class, where a chosen threshold would be noise, or if no threshold beats chance.
+
+    Example: `balanced_threshold(y, p[:, 1])`
+    """
+    positive, value = scored(y, s)
+    levels = np.unique(value)
+    if min(positive.sum(), (~positive).sum()) < RECALIBRATION_CASES or len(levels) < 2:
+        return 0.5
+    cuts = (levels[1:] + levels[:-1]) / 2
+    hits = np.array([((value > cut) == positive)[positive].mean() for cut in cuts])
+    rejections = np.array([((value > cut) == positive)[~positive].mean() for cut in cuts])
+    balanced = (hits + rejections) / 2
+    best = cuts[balanced > balanced.max() - 1e-12]
+    return float(best[np.abs(best - 0.5).argmin()]) if balanced.max() > 0.5 else 0.5
 
 
 def recalibration(y: ArrayLike, p: ArrayLike) -> tuple[float, float]:

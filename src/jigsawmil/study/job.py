@@ -136,7 +136,7 @@ def run_job(job: Job, on_epoch: Callable[[Epoch], None] | None = None, worker: W
             table.to_csv(files.predictions, index=False)
             trace = pd.DataFrame([asdict(epoch) for epoch in progress.epochs])
             trace.assign(kept=trace["epoch"] == progress.best).to_csv(files.trace, index=False)
-            save_model(folder, model, make_card(feed, model, job.settings, job.seed, progress))
+            save_model(folder, model, make_card(feed, model, job.split, job.settings, job.seed, progress))
             if job.attention:
                 save_file(attention, files.attention)
             record = JobRecord(

@@ -43,11 +43,13 @@ def register_task(task: Task) -> None:
     TASKS[task.name] = task
 
 
-def get_task(name: str) -> Task:
-    """The task of that name; a ConfigError lists the known ones.
+def get_task(name: str | Task) -> Task:
+    """The task of that name; a ConfigError lists the known ones. A task itself is given back.
 
     Example: `get_task("ordinal")`
     """
+    if isinstance(name, Task):
+        return name
     choose("task", name, TASKS)
     return TASKS[name]
 
@@ -89,7 +91,7 @@ def reading_options(name: str, classes: Sequence[str]) -> dict[str, Any]:
     return {"positive": None if list(classes) == sort_classes(classes) else classes[-1], **asked}
 
 
-def task_of_table(columns: Iterable[str], task: str | None = None) -> Task:
+def task_of_table(columns: Iterable[str], task: str | Task | None = None) -> Task:
     """The task of a table of predictions: by name, or as its columns have it (binary or multiclass).
 
     Example: `task_of_table(predictions.columns)`

@@ -56,6 +56,15 @@ class BinaryTask(ClassTask):
     def reported(self, number: int) -> Sequence[int]:
         return (1,)
 
+    def best_threshold(self, y: Integers, p: Floats) -> float | None:
+        """The one that makes balanced accuracy highest."""
+        return statistics.balanced_threshold(y == 1, p[:, 1])
+
+    def decision(self, p: ArrayLike) -> Integers:
+        if self.threshold is None:
+            return super().decision(p)
+        return (np.asarray(p)[..., 1] > self.threshold).astype(np.int64)
+
     def figures(self, y: Integers, p: Floats) -> dict[str, float]:
         slope, intercept = statistics.recalibration(y == 1, p[:, 1])
         return super().figures(y, p) | {"calibration_slope": slope, "calibration_intercept": intercept}

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+import copy
 from abc import ABC, abstractmethod
 from collections.abc import Iterable, Mapping, Sequence
-from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple
+from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple, Self
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
@@ -153,6 +154,21 @@ class Task(ABC):
     def reported(self, number: int) -> Sequence[int]:
         """Classes whose probability tables print and figures judge; that of the others follows from them."""
         return range(number)
+
+    threshold: float | None = None  # above which the positive class is called; None: the most probable class is
+
+    def at(self, threshold: float | None) -> Self:
+        """The same task with decisions at a threshold that was fixed before; without one, the task as it is."""
+        if threshold is None:
+            return self
+        task = copy.copy(self)
+        task.threshold = threshold
+        task.decision_words = f"a probability above {threshold:.3g}, which was fixed in training"
+        return task
+
+    def best_threshold(self, y: Integers, p: Floats) -> float | None:
+        """The threshold that training fixes by its out-of-fold predictions; None if the task decides without one."""
+        return None
 
     def decision(self, p: ArrayLike) -> Integers:
         """(case,): index of the class that is called."""

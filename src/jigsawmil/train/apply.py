@@ -1,7 +1,7 @@
 """A trained model on new slides."""
 
 import dataclasses
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -24,11 +24,19 @@ Item = Bag | str | Path  # a slide in memory, or its feature file
 
 
 def apply_model(
-    model: Model | Ensemble, card: ModelCard, bags: Sequence[Item], *, device: str = "auto", **reading: Any
+    model: Model | Ensemble,
+    card: ModelCard,
+    bags: Sequence[Item],
+    patient_of: Mapping[str, str] | None = None,
+    *,
+    device: str = "auto",
+    **reading: Any,
 ) -> Iterator[Seen]:
     """What the model makes of every slide (or patient, if it was trained to pool patients), read ahead in a thread.
 
-    What does not fit is refused before the first prediction. reading: options of `read_bag`.
+    What does not fit is refused before the first prediction. patient_of: slide -> patient, for a model that pools
+    patients; without it TCGA barcodes say it, and slides by other names are patients of their own. reading: options of
+    `read_bag`.
 
     Example: `[seen.name for seen in apply_model(*load_model("model"), ["a.h5"])]`
     """
@@ -36,7 +44,8 @@ def apply_model(
     for item in bags:
         check_fits(item if isinstance(item, Bag) else peek_bag(item, **reading), card)
     names = [item.slide_id if isinstance(item, Bag) else slide_name(Path(item).name) for item in bags]
-    groups = [(name, [bags[row] for row in rows]) for name, rows in group_slides(names, card.level)]
+    patients = [patient_of[name] for name in names] if patient_of else None
+    groups = [(name, [bags[row] for row in rows]) for name, rows in group_slides(names, card.level, patients)]
     yield from apply_groups(model, card, groups, device=device, **reading)
 
 

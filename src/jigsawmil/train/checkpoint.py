@@ -18,9 +18,11 @@ from ..graph import GraphConfig
 from ..nn.model import Model, ModelConfig
 from .config import PRECISIONS
 from .ensemble import Ensemble
+from .trained_on import TRAINED_ON, TrainedSlide, read_trained_on, write_trained_on
 
 WEIGHTS, CARD = "model.safetensors", "model.json"
 SINGLE, ENSEMBLE = 1, 2  # formats of the card
+OF_ENSEMBLE = ("training", "threshold", "performance")  # what the card of an ensemble says of all members together
 # what comes of reading a file that is damaged or somebody else's
 FOREIGN = (ValueError, KeyError, TypeError, AttributeError, SafetensorError, RuntimeError, OSError)
 
@@ -39,6 +41,9 @@ class ModelCard:
     level: str = "slide"  # what was pooled into one prediction
     training: dict[str, Any] | None = None  # settings, cohort, best epoch
     origin: dict[str, Any] | None = None  # versions and commit
+    threshold: float | None = None  # of the probability, fixed in training; None: the most probable class is called
+    performance: dict[str, Any] | None = None  # out of fold, see `out_of_fold`
+    trained_on: tuple[TrainedSlide, ...] = ()  # in a file of its own; none if it is not known
     members: "tuple[ModelCard, ...]" = ()  # of an ensemble; the rest of the card is then that of the first
 
     @property
@@ -58,7 +63,13 @@ def ensemble_of(members: Sequence[tuple[Model, ModelCard]]) -> tuple[Model | Ens
     models, cards = zip(*members, strict=True)
     if len(models) == 1:
         return models[0], cards[0]
-    return Ensemble(models), replace(cards[0], members=cards)
+    seen = tuple(dict.fromkeys(slide for card in cards for slide in card.trained_on))
+    return Ensemble(models), replace(cards[0], members=cards, trained_on=seen if all_known(cards) else ())
+
+
+def all_known(cards: Sequence[ModelCard]) -> bool:
+    """Whether each says what it was trained on."""
+    return all(card.trained_on for card in cards)
 
 
 def save_model(folder: str | Path, model: Model | Ensemble, card: ModelCard) -> None:
@@ -73,13 +84,15 @@ def save_model(folder: str | Path, model: Model | Ensemble, card: ModelCard) -> 
         for number, (member, own) in enumerate(zip(model, card.members, strict=True)):
             save_model(folder / member_name(number), member, own)
         names = [member_name(number) for number in range(len(model))]
-        write_json(folder / CARD, {"format": ENSEMBLE, "members": names})
+        whole = {name: getattr(card, name) for name in OF_ENSEMBLE}
+        write_json(folder / CARD, {"format": ENSEMBLE, "members": names, **whole})
         return
     weights = {name: value.detach().cpu().contiguous() for name, value in model.state_dict().items()}
     with replacing(folder / WEIGHTS) as temporary:
         save_file(weights, temporary)
-    values = asdict(card)
-    values.pop("members")
+    if card.trained_on:
+        write_trained_on(card.trained_on, folder / TRAINED_ON)
+    values = {name: value for name, value in asdict(card).items() if name not in ("members", "trained_on")}
     write_json(folder / CARD, {"format": SINGLE, **values})
 
 
@@ -94,8 +107,11 @@ def load_model(folder: str | Path) -> tuple[Model | Ensemble, ModelCard]:
     Example: `model, card = load_model("model")`
     """
     folder = Path(folder)
-    names = _member_names(folder)
-    return load_members([folder / name for name in names]) if names else _load_single(folder)
+    values = _ensemble_values(folder)
+    if not values:
+        return _load_single(folder)
+    model, card = load_members([folder / name for name in values["members"]])
+    return model, replace(card, **{name: values[name] for name in OF_ENSEMBLE if values.get(name) is not None})
 
 
 def load_members(folders: Sequence[Path]) -> tuple[Model | Ensemble, ModelCard]:
@@ -104,18 +120,18 @@ def load_members(folders: Sequence[Path]) -> tuple[Model | Ensemble, ModelCard]:
     return model.eval(), card
 
 
-def _member_names(folder: Path) -> list[str]:
-    """The folders of an ensemble's members; none for a single model, or for what is no model."""
+def _ensemble_values(folder: Path) -> dict[str, Any]:
+    """What the card of an ensemble holds; nothing for a single model, or for what is no model."""
     try:
-        values = json.loads((folder / CARD).read_text())
+        values = dict(json.loads((folder / CARD).read_text()))
         if values["format"] != ENSEMBLE:
-            return []
+            return {}
         names = [str(name) for name in values["members"]]
     except FOREIGN:
-        return []
+        return {}
     if any(Path(name).name != name for name in names):  # no path out of the folder
         raise StudyError(f"{folder / CARD}: members {names} are not names of folders in it. Train the model again.")
-    return names
+    return {**values, "members": names}
 
 
 def _load_single(folder: Path) -> tuple[Model, ModelCard]:
@@ -135,6 +151,7 @@ def _load_single(folder: Path) -> tuple[Model, ModelCard]:
                 "model": from_mapping(ModelConfig, values["model"], CARD),
                 "graph": from_mapping(GraphConfig, values["graph"], CARD),
                 "classes": tuple(values["classes"]),
+                "trained_on": read_trained_on(folder / TRAINED_ON),
                 "tiles": from_mapping(TileSpec, values["tiles"], CARD) if values.get("tiles") else None,
                 "encoding": from_mapping(Encoding, values["encoding"], CARD) if values.get("encoding") else None,
             }

@@ -19,10 +19,10 @@ from ..errors import FeatureError, StudyError
 from ..nn.options import DEFAULT_METHOD
 from ..tasks import get_task, reading_options
 from .apply import apply_model
-from .checkpoint import ensemble_of, load_model, save_model
+from .checkpoint import load_model, save_model
 from .presets import DEFAULT_PRESET, preset_values
 from .settings import Settings
-from .train_model import train_members
+from .train_model import together, train_members
 
 _SETTINGS = {
     setting.name: setting for setting in settings_of(Settings) if setting.name != "level"
@@ -64,8 +64,8 @@ class SlideClassifier(ClassifierMixin, BaseEstimator):
         cohort = Cohort.from_bags(_bags(X), y, patients, positive=positive, ordinal=self.ordinal, task=self.task)
         whole = Fold(train=tuple(map(str, cohort.slide_ids)), test=())
         trained = train_members(cohort, whole, settings, self.seed, memory_gb=1e3)
-        self.model_, self.card_ = ensemble_of([(model, card) for model, card, _ in trained])
-        self.history_ = [epoch for *_, progress in trained for epoch in progress.epochs]
+        self.model_, self.card_ = together(cohort, trained, settings)
+        self.history_ = [epoch for one in trained for epoch in one.progress.epochs]
         given = {int(label): value for label, value in zip(cohort.labels, y, strict=True)}
         self.classes_ = np.array([given[label] for label in range(len(cohort.classes))])
         return self
@@ -76,8 +76,9 @@ class SlideClassifier(ClassifierMixin, BaseEstimator):
         return np.stack([p.probabilities for p in apply_model(self.model_, self.card_, _bags(X), device=self.device)])
 
     def predict(self, X: Sequence[Bag | str | Path]) -> np.ndarray:
+        """At the threshold that training fixed, see `card_.threshold`; without one, the most probable class."""
         probabilities = self.predict_proba(X)
-        return self.classes_[get_task(self.card_.model.task).decision(probabilities)]
+        return self.classes_[get_task(self.card_.model.task).at(self.card_.threshold).decision(probabilities)]
 
     def score(self, X: Sequence[Bag | str | Path], y: Sequence[object], sample_weight: Any = None) -> float:
         """Accuracy, as for every scikit-learn classifier; labels are compared as text."""

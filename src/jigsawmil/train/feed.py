@@ -9,12 +9,14 @@ import numpy as np
 import torch
 
 from ..bags.bag import Bag
+from ..bags.digest import content_digest
 from ..bags.store import Store, read_ahead
 from ..cohort.cohort import Cohort
 from ..cohort.labels import group_slides
 from ..graph_config import GraphConfig, Raster
 from ..nn.batch import Batch
 from .infer import Prepared
+from .trained_on import TrainedSlide
 
 
 class Feed:
@@ -39,7 +41,8 @@ class Feed:
     ) -> None:
         self.cohort = cohort
         # of a method of its own a feed would be freed only now and then, with all its slides, beside the next one's
-        self._slides = Store(partial(prepare, cohort, graph, raster, shuffle), memory_gb * 1e9)
+        self._digests: dict[int, str] = {}  # of slides that were read
+        self._slides = Store(partial(prepare, cohort, graph, raster, shuffle, digests=self._digests), memory_gb * 1e9)
         groups = cohort_groups(cohort, level)
         self.names = [name for name, _ in groups]  # bag -> its slide, or its patient
         self.members = [slides for _, slides in groups]  # bag -> its slides
@@ -55,6 +58,16 @@ class Feed:
         wanted = set(slide_ids)
         ids = self.cohort.slide_ids
         return [bag for bag, slides in enumerate(self.members) if any(ids[slide] in wanted for slide in slides)]
+
+    def trained_on(self, slide_ids: Sequence[str]) -> tuple[TrainedSlide, ...]:
+        """What a model that is fitted to these slides has seen; slides that were not read yet are read."""
+        wanted, found = set(slide_ids), []
+        for index, slide in enumerate(self.cohort.slides):
+            if slide.slide_id in wanted:
+                digest = self._digests.get(index) or self.cohort.digest(index)
+                self._digests[index] = digest
+                found.append(TrainedSlide(slide.slide_id, slide.patient_id, slide.patches, digest))
+        return tuple(found)
 
     def batch(self, bags: Sequence[int]) -> Batch:
         whole = len(self.members) < len(self.cohort)
@@ -74,9 +87,19 @@ class Feed:
         return (Prepared(self.names[bag], (batch,)) for bag, batch in zip(bags, batches, strict=True))
 
 
-def prepare(cohort: Cohort, graph: GraphConfig | None, raster: Raster, shuffle: int | None, index: int) -> Batch:
-    """A slide as the model takes it."""
+def prepare(
+    cohort: Cohort,
+    graph: GraphConfig | None,
+    raster: Raster,
+    shuffle: int | None,
+    index: int,
+    *,
+    digests: dict[int, str] | None = None,
+) -> Batch:
+    """A slide as the model takes it. digests: takes that of its features."""
     bag = cohort.read_slide(cohort.slides[index])
+    if digests is not None and index not in digests:
+        digests[index] = content_digest(bag.features)
     if shuffle is not None:
         bag = shuffle_places(bag, shuffle)
     return Batch.of(bag, graph, raster)

@@ -62,7 +62,8 @@ def fit_split(
     return model, progress
 
 
-def make_card(feed: Feed, model: Model, settings: Settings, seed: int, progress: Progress) -> ModelCard:
+def make_card(feed: Feed, model: Model, split: Fold, settings: Settings, seed: int, progress: Progress) -> ModelCard:
+    """The card of a model that was fitted to a split."""
     cohort = feed.cohort
     training = {"settings": settings.flat(), "seed": seed, "slides": len(cohort), "best_epoch": progress.best}
     return ModelCard(
@@ -76,4 +77,5 @@ def make_card(feed: Feed, model: Model, settings: Settings, seed: int, progress:
         level=settings.level,
         training=training,
         origin=origin(),
+        trained_on=feed.trained_on([*split.train, *split.val]),
     )

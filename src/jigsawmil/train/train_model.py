@@ -3,9 +3,12 @@
 import hashlib
 import json
 from collections.abc import Callable, Sequence
+from dataclasses import replace
 from functools import lru_cache, partial
 from pathlib import Path
-from typing import Protocol
+from typing import NamedTuple, Protocol
+
+import pandas as pd
 
 from ..cohort.cohort import Cohort
 from ..cohort.splits import Fold
@@ -13,10 +16,11 @@ from ..errors import LabelError, StudyError
 from ..files import writing_to
 from ..nn.model import Model
 from .checkpoint import CARD, ModelCard, ensemble_of, save_model
-from .ensemble import splits_of_members
+from .ensemble import Ensemble, splits_of_members
 from .feed import Feed
 from .fit import Epoch, Progress
 from .fold import fit_split, make_card
+from .out_of_fold import assess, predict_held_out
 from .settings import Settings
 
 OnEpoch = Callable[[Epoch], None]
@@ -60,10 +64,34 @@ def train_model(
         trained = train_members(
             cohort, whole, settings, seed, memory_gb=memory_gb, on_epoch=on_epoch, fit=fit, states=states
         )
-        save_model(out, *ensemble_of([(model, card) for model, card, _ in trained]))
+        save_model(out, *together(cohort, trained, settings))
         for state in states:
             state.unlink(missing_ok=True)
-    return tuple(progress for *_, progress in trained)
+    return tuple(one.progress for one in trained)
+
+
+class Trained(NamedTuple):
+    """A model, and what it predicted of the patients it held out if it is a member of an ensemble."""
+
+    model: Model
+    card: ModelCard
+    progress: Progress
+    held_out: pd.DataFrame | None
+
+
+def together(cohort: Cohort, trained: Sequence[Trained], settings: Settings) -> tuple[Model | Ensemble, ModelCard]:
+    """The single model, or the ensemble with its out-of-fold performance and the threshold that this fixes.
+
+    settings: of all together.
+    """
+    model, card = ensemble_of([(one.model, one.card) for one in trained])
+    if len(trained) == 1:
+        return model, card
+    bags = len(set(cohort.patients if settings.level == "patient" else cohort.slide_ids))
+    parts = [one.held_out for one in trained if one.held_out is not None]
+    figures, threshold = assess(cohort, parts, bags)
+    training = {**(card.training or {}), "settings": settings.flat()}
+    return model, replace(card, training=training, performance=figures, threshold=threshold)
 
 
 def train_members(
@@ -76,7 +104,7 @@ def train_members(
     on_epoch: OnEpoch | None = None,
     fit: Fit = fit_split,
     states: Sequence[Path] | None = None,
-) -> list[tuple[Model, ModelCard, Progress]]:
+) -> list[Trained]:
     """The single model, or each member of an ensemble, one after the other. states: files to resume each from."""
     each, splits = settings.each_member(), splits_of_members(cohort, split, settings, seed)
     feeds = lru_cache(maxsize=1)(partial(Feed, cohort))  # members of one graph share the prepared slides
@@ -86,7 +114,10 @@ def train_members(
         feed = feeds(graph, own.model.raster, memory_gb=memory_gb, level=own.level)
         state, member = states[number] if states else None, number if len(each) > 1 else None
         model, progress = fit(feed, splits[number], own, seed, 0, on_epoch, state, member=member)
-        trained.append((model, make_card(feed, model, own, seed, progress), progress))
+        card = make_card(feed, model, splits[number], own, seed, progress)
+        held = splits[number].val if member is not None else ()
+        predicted = predict_held_out(model, feed, held, own) if held else None
+        trained.append(Trained(model, card, progress, predicted))
     return trained
 
 
