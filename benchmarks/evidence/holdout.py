@@ -9,7 +9,7 @@ import json
 import multiprocessing
 import shutil
 import time
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import ProcessPoolExecutor, as_completed
 from dataclasses import dataclass, fields
 from pathlib import Path
@@ -25,11 +25,12 @@ from jigsawmil.cohort.splits import Fold
 from jigsawmil.errors import StudyError
 from jigsawmil.statistics.metrics import auc
 from jigsawmil.study.executors import Event, run_local
-from jigsawmil.study.job import Job, fingerprint
+from jigsawmil.study.job import LOGIT, Job, fingerprint
 from jigsawmil.study.plan import refuse_other_settings
 from jigsawmil.study.study import CohortSpec
 from jigsawmil.synthetic.phantom import phantom_slides, write_phantom
 from jigsawmil.synthetic.phantom_options import CLASSES, PhantomSpec
+from jigsawmil.train.ensemble import splits_of_members
 from jigsawmil.train.origin import origin
 from jigsawmil.train.settings import Settings
 
@@ -37,13 +38,15 @@ from .. import ROOT, write
 
 WORK = ROOT / "runs" / "evidence"
 TRACED = ("mil", "jigsaw", "lambda_")
+OWN = ("train", "trainings")  # what a variant states beside its settings
 
 
 @dataclass(frozen=True, kw_only=True)
 class Cell:
     """A phantom cohort of one-slide patients: the first `train` slides fit, the last `test` are predicted once.
 
-    variants: name -> settings, as a study file has them; with `train` among them, a variant fits on fewer slides.
+    variants: name -> settings, as a study file has them; with `train` among them, a variant fits on fewer slides, and
+    with `trainings`, only the first so many members of an ensemble are fitted.
     """
 
     name: str
@@ -117,7 +120,10 @@ def run_cell(cell: Cell, folder: Path) -> dict[str, Any]:
     outcome = {
         "asked": cell.asked,
         "commit": origin()["commit"],
-        "variants": {job.variant: read_outcome(job, CLASSES[cell.spec.kind][1]) for job in jobs},
+        "variants": {
+            name: read_variant([job for job in jobs if job.variant == name], CLASSES[cell.spec.kind][1])
+            for name in cell.variants
+        },
     }
     write(folder / f"{cell.name}.json", json.dumps(outcome))
     shutil.rmtree(work)
@@ -125,7 +131,7 @@ def run_cell(cell: Cell, folder: Path) -> dict[str, Any]:
 
 
 def holdout_jobs(cell: Cell, work: Path) -> list[Job]:
-    """One job a variant, all on the same slides with the same seed."""
+    """One job per variant, or per member of an ensemble, all on the same slides with the same seed."""
     if cell.spec.two_slides:
         raise StudyError(
             f"{cell.name}: two_slides={cell.spec.two_slides}; expected 0, or patients would be on both sides."
@@ -135,38 +141,57 @@ def holdout_jobs(cell: Cell, work: Path) -> list[Job]:
     ids = tuple(map(str, cohort.slide_ids))
     if cell.train + cell.test > len(ids):
         raise StudyError(f"{cell.name}: {len(ids)} slides; expected at least {cell.train} + {cell.test}. Raise slides.")
-    plain = {name: {k: v for k, v in values.items() if k != "train"} for name, values in cell.variants.items()}
+    plain = {name: {k: v for k, v in values.items() if k not in OWN} for name, values in cell.variants.items()}
     settings = {name: Settings.from_flat(values, name) for name, values in plain.items()}
     graphs = [chosen.graph for chosen in settings.values() if chosen.needs_graph]
-    return [
-        Job(
-            cohort=cell.name,
-            source=source,
-            fingerprint=fingerprint(cohort),
-            variant=name,
-            settings=chosen,
-            graph=chosen.graph if chosen.needs_graph else (graphs or [None])[0],  # slides are prepared once
-            fold=0,
-            split=Fold(train=ids[: cell.variants[name].get("train", cell.train)], val=(), test=ids[-cell.test :]),
-            seed=cell.spec.seed,
-            shuffled=False,
-            attention=False,
-            memory_gb=2.0,
-            folder=work / "jobs" / name,
-        )
-        for name, chosen in settings.items()
-    ]
+    jobs = []
+    for name, chosen in settings.items():
+        split = Fold(train=ids[: cell.variants[name].get("train", cell.train)], val=(), test=ids[-cell.test :])
+        parts = splits_of_members(cohort, split, chosen, cell.spec.seed)
+        members = list(enumerate(zip(chosen.each_member(), parts, strict=True)))
+        for member, (own, part) in members[: cell.variants[name].get("trainings")]:
+            several = len(members) > 1
+            job = Job(
+                cohort=cell.name,
+                source=source,
+                fingerprint=fingerprint(cohort),
+                variant=name,
+                settings=own,
+                graph=own.graph if own.needs_graph else (graphs or [None])[0],  # slides are prepared once
+                fold=0,
+                split=part,
+                seed=cell.spec.seed,
+                member=member if several else None,
+                shuffled=False,
+                attention=False,
+                memory_gb=2.0,
+                folder=work / "jobs" / (f"{name}-member{member}" if several else name),
+            )
+            jobs.append(job)
+    return jobs
+
+
+def read_variant(jobs: Sequence[Job], positive: str) -> dict[str, Any]:
+    """Of one model: its outcome. Of several members: the AUROC of their mean logit, and `each` outcome."""
+    each = [read_outcome(job, positive) for job in jobs]
+    if jobs[0].member is None:
+        return each[0]
+    tables = [pd.read_csv(job.folder / "predictions.csv", dtype={"label": str}) for job in jobs]
+    logit = np.mean([table[f"{LOGIT}0"] for table in tables], axis=0)
+    seconds = sum(outcome["seconds"] for outcome in each)
+    return {"auc": auc(tables[0]["label"] == positive, logit), "seconds": round(seconds, 2), "each": each}
 
 
 def read_outcome(job: Job, positive: str) -> dict[str, Any]:
-    """AUC of the test slides, seconds of fitting, and the losses and lambda of every epoch."""
+    """AUC of the test slides, seconds of fitting, the epoch kept, and the losses and lambda of every epoch."""
     table = pd.read_csv(job.folder / "predictions.csv", dtype={"label": str})
     trace = pd.read_csv(job.folder / "trace.csv")
     area = auc(table["label"] == positive, table["probability"])
     if np.isnan(area):
         raise StudyError(f"{job.name}: the test slides are all of one class; expected two. Raise test.")
-    seconds = json.loads((job.folder / "job.json").read_text())["seconds"]["fit"]
-    return {"auc": area, "seconds": round(seconds, 2), **{c: trace[c].round(4).tolist() for c in TRACED}}
+    record = json.loads((job.folder / "job.json").read_text())
+    fitted = {"auc": area, "seconds": round(record["seconds"]["fit"], 2), "kept": record["best_epoch"]}
+    return {**fitted, **{c: trace[c].round(4).tolist() for c in TRACED}}
 
 
 def commits(outcomes: Mapping[str, Mapping[str, Any]]) -> list[str]:

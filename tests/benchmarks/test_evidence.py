@@ -2,16 +2,19 @@ import dataclasses
 import json
 import re
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
+import pandas as pd
 import pytest
 from benchmarks.evidence import __main__ as evidence
-from benchmarks.evidence import holdout, jigsaw_cases, learning_curve, results_page, unseen
+from benchmarks.evidence import holdout, jigsaw_cases, learning_curve, presets, results_page, small_cohorts, unseen
 from scipy.stats import ttest_1samp
 
 from jigsawmil.errors import StudyError
 from jigsawmil.synthetic.phantom_options import phantom_spec
+from jigsawmil.train.settings import Settings
 
 
 def test_the_page_says_what_the_files_say() -> None:
@@ -75,10 +78,9 @@ def test_the_best_fixed_lambda_is_chosen_without_the_cohort_it_is_scored_on() ->
 
 
 def test_no_cohort_was_seen_before() -> None:
-    seen = {0, 11, 12, 901, 902, 903}
-    cases, curves = set(jigsaw_cases.SEEDS), set(learning_curve.SEEDS)
-    assert not seen & (cases | curves)
-    assert not cases & curves
+    parts = [{0, 11, 12, 901, 902, 903}, set(jigsaw_cases.SEEDS), set(learning_curve.SEEDS)]
+    parts += [{seed for own in part.SEEDS.values() for seed in own} for part in (presets, small_cohorts)]
+    assert len(set().union(*parts)) == sum(map(len, parts))
 
 
 def outcome_of(case: jigsaw_cases.Case, shift: float, rng: np.random.Generator) -> dict[str, Any]:
@@ -134,6 +136,35 @@ def test_a_cell_is_run_once_and_again_when_something_else_is_asked(cell, tmp_pat
     assert "1 of 1" in capsys.readouterr().out
 
 
+def test_members_are_trainings_that_hold_out_slides_of_their_own(cell, tmp_path: Path) -> None:
+    whole = {**SMALL, "members": 3, "patience": 1}
+    several = dataclasses.replace(cell, variants={"whole": whole, "two": {**whole, "trainings": 2}})
+    holdout.write_phantom(holdout.phantom_slides(cell.spec), tmp_path / "jobs" / "cohort")
+    jobs = holdout.holdout_jobs(several, tmp_path / "jobs")
+    expected = [("whole", 0), ("whole", 1), ("whole", 2), ("two", 0), ("two", 1)]
+    assert [(job.variant, job.member) for job in jobs] == expected
+    assert [job.split for job in jobs[:2]] == [job.split for job in jobs[3:]]
+    assert len({job.split.val for job in jobs[:3]}) == 3
+    found = holdout.run_cells([several], tmp_path / "cells")["small"]["variants"]
+    assert [one["mil"] for one in found["two"]["each"]] == [one["mil"] for one in found["whole"]["each"]][:2]
+
+
+def test_the_mean_logit_of_members_is_scored(tmp_path: Path) -> None:
+    """Each member errs on one pair of slides; together they are right."""
+    jobs = []
+    for member, logits in enumerate([[2.0, -3.0, -2.0, -2.0], [-3.0, 2.0, -2.0, -2.0]]):
+        folder = tmp_path / str(member)
+        folder.mkdir()
+        table = pd.DataFrame({"label": list("ppnn"), "probability": 1 / (1 + np.exp(-np.array(logits)))})
+        table.assign(logit0=logits).to_csv(folder / "predictions.csv", index=False)
+        pd.DataFrame({name: [1.0] for name in holdout.TRACED}).to_csv(folder / "trace.csv", index=False)
+        (folder / "job.json").write_text('{"seconds": {"fit": 2.0}, "best_epoch": 1}')
+        jobs.append(SimpleNamespace(folder=folder, member=member, name=folder.name))
+    found = holdout.read_variant(jobs, "p")
+    assert [one["auc"] for one in found["each"]] == [0.5, 0.5]
+    assert (found["auc"], found["seconds"]) == (1.0, 4.0)
+
+
 def test_patients_with_two_slides_are_refused(cell, tmp_path: Path) -> None:
     twice = dataclasses.replace(cell, spec=dataclasses.replace(cell.spec, two_slides=0.5))
     with pytest.raises(StudyError, match="expected 0"):
@@ -173,3 +204,92 @@ def test_evidence_names_what_fails_goes_on_and_keeps_to_its_time(monkeypatch, ca
     assert "left out: benchmarks/evidence/nobody_wrote_this.py" in said
     assert "left out: no/such/data" in said
     assert "learning_curve: not begun" in said
+
+
+# --- small cohorts
+
+
+def test_the_factors_of_the_small_cohorts_are_balanced() -> None:
+    """Every pair of levels of two factors is there twice: no two main effects are confounded."""
+    runs = np.array(small_cohorts.RUNS)
+    for one in range(4):
+        for other in range(one):
+            pairs = np.unique(runs[:, [one, other]], axis=0, return_counts=True)[1]
+            assert pairs.tolist() == [2, 2, 2, 2]
+    names = [small_cohorts.cell(kind, run).name for kind in small_cohorts.SEEDS for run in range(8)]
+    assert len(set(names)) == 24
+
+
+def small_outcome(rng: np.random.Generator, gain: float) -> dict[str, Any]:
+    def training(area: float) -> dict[str, Any]:
+        return {"auc": area, "seconds": 1.0, "mil": [0.7, 0.01]}
+
+    base = rng.uniform(0.5, 0.9, 5)
+    each = {name: [training(area) for area in base[:2]] for name in small_cohorts.ARMS}
+    each["k 8"] = [training(area + gain + rng.normal(0, 0.001)) for area in base[:2]]
+    each["default"] = [training(area) for area in base]
+    variants = {name: {"auc": 0.95, "seconds": 2.0, "each": own} for name, own in each.items()}
+    return {"variants": variants}
+
+
+def test_arms_are_paired_with_the_same_trainings_of_the_default() -> None:
+    rng = np.random.default_rng(0)
+    outcomes = [small_outcome(rng, 0.05) for _ in range(24)]
+    found = small_cohorts.summarise(outcomes)
+    rows = {row["arm"]: row for row in found["rows"]}
+    assert rows["k 8"]["gain"]["mean"] == pytest.approx(0.05, abs=0.001)
+    assert rows["k 8"]["gain"]["verdict"] == "helps"
+    assert rows["hidden 64"]["gain"]["mean"] == 0  # though the luck of its trainings is large
+    assert rows["hidden 64"]["luck"]["std"] > 0.05
+    assert found["ensemble"]["gain"]["mean"] == pytest.approx(0.95 - found["every"]["mean"], abs=1e-4)
+    low = sum(one["auc"] < 0.7 for outcome in outcomes for one in outcome["variants"]["default"]["each"])
+    assert found["every"]["memorised"] == low
+    assert [row["mean"] for row in small_cohorts.by_factor(found["every"], found["ensemble"])][:2] == pytest.approx(
+        [
+            np.mean(np.array(found["every"]["auc"])[np.tile(np.array(small_cohorts.RUNS)[:, 0], 3) == at])
+            for at in (0, 1)
+        ]
+    )
+
+
+def test_a_watched_training_is_the_one_that_is_scored(cell, tmp_path: Path, monkeypatch) -> None:
+    """The test slides are looked at after every epoch, and nothing else changes."""
+    settings = {**SMALL, "members": 3, "patience": 2, "epochs": 4, "lr": 1e-2}
+    monkeypatch.setattr(small_cohorts, "COMMON", settings)
+    asked = dataclasses.replace(cell, variants={"default": settings})
+    scored = holdout.run_cells([asked], tmp_path / "cells")["small"]["variants"]["default"]["each"][0]
+    watched = small_cohorts.watch(asked, tmp_path / "watched")
+    assert watched["kept"] == scored["kept"]
+    assert watched["mil"] == scored["mil"]
+    assert watched["test_auc"][watched["kept"] - 1] == pytest.approx(scored["auc"], abs=1e-4)
+    assert small_cohorts.watch(asked, tmp_path / "watched") == watched
+    found = small_cohorts.traces([watched, watched])
+    assert found["best_minus_kept"]["mean"] >= 0
+
+
+# --- presets
+
+
+def test_presets_are_compared_within_cohorts() -> None:
+    rng = np.random.default_rng(0)
+    outcomes: dict[str, dict[str, Any]] = {}
+    for kind, seeds in presets.SEEDS.items():
+        outcomes[kind] = {}
+        for seed in seeds:
+            base = rng.uniform(0.5, 0.9)
+            areas = {arm: base - 0.04 * (arm == "paper") + rng.normal(0, 0.001) for arm in presets.ARMS}
+            variants = {arm: {"auc": area, "mil": [0.5, 0.1]} for arm, area in areas.items()}
+            outcomes[kind][str(seed)] = {"variants": variants}
+    rows = {row["arm"]: row for row in presets.rows_of(outcomes)}
+    assert rows["paper"]["gain"]["verdict"] == "hurts"
+    assert rows["paper"]["gain"]["p_holm"] < 0.01
+    assert rows["ties exact"]["gain"]["verdict"] == "neutral"
+    assert "gain" not in rows["default"]
+
+
+def test_every_setting_in_which_the_presets_differ_has_an_arm() -> None:
+    default, paper = Settings().flat(), Settings.preset("paper").flat()
+    differ = {name for name in default if default[name] != paper[name]} - {"imposter_loss", "members", "method"}
+    assert differ == {name for arm in presets.ARMS.values() for name in arm} - {"preset"}
+    for arm in presets.ARMS.values():
+        assert all(paper[name] == value for name, value in arm.items() if name != "preset")
