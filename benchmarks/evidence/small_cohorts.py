@@ -200,7 +200,9 @@ def traces(watched: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
         "best_minus_kept": paired(best - kept),
         "best_of_low": [round(float(value), 4) for value in best[low]],
         "kept_of_low": [round(float(value), 4) for value in kept[low]],
-        "mil_last": {"low": float(loss[low].mean()) if low.any() else None, "other": float(loss[~low].mean())},
+        "mil_last": {
+            name: float(loss[own].mean()) if own.any() else None for name, own in (("low", low), ("other", ~low))
+        },
         "each": [dict(one) for one in watched],
     }
 
