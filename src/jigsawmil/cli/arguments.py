@@ -31,7 +31,7 @@ Masks = Annotated[
     Path | None, typer.Option(help="Your own outlines of the tissue: a folder of SLIDE.geojson files, or one file.")
 ]
 Attribution = Annotated[
-    bool, typer.Option("--attribution", help="Also of the input patches; about 30 times the time of a prediction.")
+    bool, typer.Option("--attribution", help="Also of the input patches; 30 to 60 times the time of a prediction.")
 ]
 NoBoundsShift = Annotated[
     bool, typer.Option("--no-bounds-shift", help="GeoJSON for viewers that do not crop to the OpenSlide bounds.")

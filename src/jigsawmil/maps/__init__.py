@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING
 from ..lazy import attach
 
 if TYPE_CHECKING:
+    from .attribution import Attribution, attribute
     from .faithfulness import Curves, curves_of, judge
     from .geometry import level0_squares, squares_of
     from .heatmap import write_heatmap
@@ -26,6 +27,7 @@ else:
     __getattr__ = attach(__name__, __file__)
 
 __all__ = [
-    "Curves", "PatchMaps", "curves_of", "explain", "explain_each", "explain_patient", "judge", "level0_squares",
+    "Attribution", "Curves", "PatchMaps", "attribute", "curves_of",
+    "explain", "explain_each", "explain_patient", "judge", "level0_squares",
     "maps_table", "squares_of", "write_geojson", "write_h5ad", "write_heatmap", "write_maps_csv",
 ]  # fmt: skip

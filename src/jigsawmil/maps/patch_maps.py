@@ -168,7 +168,7 @@ def explain_each(
     """Maps slide by slide, for cohorts larger than memory. Slides are read, checked and grouped as by `apply_model`.
 
     neighbours: keep the attention between patches, where the model has one; about 0.4 kB a patch, and a second pass
-    through the encoder. attribution: also of the input patches; 16 forward and backward passes, about 30 times the time
+    through the encoder. attribution: also of the input patches; 16 forward and backward passes, 30 to 60 times the time
     of a prediction. reading: options of `read_bag`.
 
     Example: `for maps in explain_each(model, card, paths): write_heatmap(maps, f"{maps.bag.slide_id}.png")`

@@ -44,7 +44,7 @@ def maps_of(
     """The maps of one slide, by its id in a run or by its feature file.
 
     source: folder of a model or of a run. variant, cohort: of a run. features: folder, if the files were moved.
-    attribution: also of the input patches, about 30 times the time of a prediction.
+    attribution: also of the input patches, 30 to 60 times the time of a prediction.
     reading: options of `read_bag`, for a model.
     """
     path = Path(item)
