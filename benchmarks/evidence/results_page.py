@@ -13,6 +13,7 @@ from pathlib import Path
 from .. import RESULTS, ROOT, write
 from .results_pictures import draw
 from .results_sections import Found, codex, jigsaw, learning, loop, plain, step, unseen
+from .results_settings import presets, small
 
 PAGE = ROOT / "docs" / "results.md"
 COMMAND = "python -m benchmarks.evidence.results_page"
@@ -74,6 +75,8 @@ SECTIONS = (
     Section(
         "learning_curve", "AUC against the number of slides", "python -m benchmarks.evidence.learning_curve", learning
     ),
+    Section("presets", "The presets `default` and `paper`", "python -m benchmarks.evidence.presets", presets),
+    Section("small_cohorts", "Small cohorts", "python -m benchmarks.evidence.small_cohorts", small),
     Section("crc_codex", "Real tissue: colorectal cancer by CODEX", "python -m benchmarks.evidence.crc_codex", codex),
     Section(
         "table1",

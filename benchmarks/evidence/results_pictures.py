@@ -27,6 +27,7 @@ def draw(results: Mapping[str, Any], images: Path) -> list[Path]:
         "jigsaw_cases": gain_figure,
         "learning_curve": curve_figure,
         "crc_codex": codex_figure,
+        "small_cohorts": small_figure,
     }
     written = []
     with own_style():
@@ -109,4 +110,36 @@ def curve_figure(found: Mapping[str, Any]) -> Figure:
     axes[0].set_ylabel("AUC on new slides")
     handles, labels = axes[0].get_legend_handles_labels()
     figure.legend(handles, labels, loc="outside lower center", ncols=len(labels))
+    return figure
+
+
+def small_figure(found: Mapping[str, Any]) -> Figure:
+    """Differences to the default by arm; then training loss and AUROC of the test slides, epoch by epoch."""
+    rows = [*found["rows"][1:], found["ensemble"]]
+    figure = Figure(figsize=(9.6, 0.27 * len(rows) + 1.0), layout="constrained")
+    gains, losses, areas = figure.subplots(1, 3)
+    gains.axvspan(-LEAST, LEAST, color="0.93", linewidth=0)
+    gains.axvline(0, color=GREY, linewidth=0.8)
+    for y, row in enumerate(rows):
+        gain, colour = row["gain"], VERDICT[row["gain"]["verdict"]]
+        gains.plot([gain["low"], gain["high"]], [y, y], color=colour, linewidth=2, solid_capstyle="butt")
+        gains.plot(gain["mean"], y, "s", color=colour, markersize=5)
+    gains.set(ylim=(len(rows) - 0.5, -0.5), xlabel="difference of AUROC to the default")
+    gains.set_yticks(range(len(rows)), [row["arm"] for row in rows])
+    gains.tick_params(axis="y", length=0)
+    for colour, kind in zip(("#56B4E9", "#E69F00", "#009E73"), found["noise"], strict=True):
+        label = kind
+        for cohort, trace in zip(found["cohorts"], found["traces"]["each"], strict=True):
+            if cohort["kind"] == kind:
+                epochs, kept = range(1, len(trace["mil"]) + 1), trace["kept"]
+                losses.plot(epochs, trace["mil"], color=colour, linewidth=0.9, label=label)
+                areas.plot(epochs, trace["test_auc"], color=colour, linewidth=0.9)
+                areas.plot(kept, trace["test_auc"][kept - 1], "o", color=colour, markersize=3.5)
+                label = ""
+    losses.set(title="training loss", xlabel="epoch", yscale="log")
+    losses.yaxis.set_major_formatter("{x:g}")  # no mathematics in pictures
+    losses.yaxis.set_minor_locator(NullLocator())
+    areas.set(title="test AUROC, dot: kept", xlabel="epoch")
+    areas.axhline(0.5, color=GREY, linewidth=0.8, linestyle=(0, (4, 4)))
+    figure.legend(*losses.get_legend_handles_labels(), loc="outside lower center", ncols=3)
     return figure

@@ -9,7 +9,16 @@ import numpy as np
 import pandas as pd
 import pytest
 from benchmarks.evidence import __main__ as evidence
-from benchmarks.evidence import holdout, jigsaw_cases, learning_curve, presets, results_page, small_cohorts, unseen
+from benchmarks.evidence import (
+    holdout,
+    jigsaw_cases,
+    learning_curve,
+    presets,
+    results_page,
+    results_settings,
+    small_cohorts,
+    unseen,
+)
 from scipy.stats import ttest_1samp
 
 from jigsawmil.errors import StudyError
@@ -265,6 +274,30 @@ def test_a_watched_training_is_the_one_that_is_scored(cell, tmp_path: Path, monk
     assert small_cohorts.watch(asked, tmp_path / "watched") == watched
     found = small_cohorts.traces([watched, watched])
     assert found["best_minus_kept"]["mean"] >= 0
+
+
+@pytest.mark.parametrize("low", [True, False])
+def test_the_section_on_small_cohorts_has_a_row_per_arm_and_says_what_the_traces_show(low: bool) -> None:
+    rng = np.random.default_rng(0)
+    summary = small_cohorts.summarise([small_outcome(rng, 0.05) for _ in range(24)])
+    kept = 0.55 if low else 0.9
+    trace = {"kept": 1, "mil": [0.6, 0.001], "test_auc": [kept, 0.93]}
+    found = {
+        "cohorts": [{"kind": kind} for kind in small_cohorts.SEEDS for _ in range(8)],
+        "levels": small_cohorts.LEVELS,
+        "noise": small_cohorts.NOISE,
+        "test_slides": 60,
+        "memorised": small_cohorts.MEMORISED,
+        **summary,
+        "factors": small_cohorts.by_factor(summary["every"], summary["ensemble"]),
+        "traces": small_cohorts.traces([trace] * 24),
+    }
+    text = "\n".join(results_settings.small(found))
+    assert all(f"\n| `{arm}` |" in text for arm in (*small_cohorts.ARMS, small_cohorts.ENSEMBLE))
+    assert "Shown: `k 8` helps, `members 5` helps." in text
+    said = "24 of 24 ended below 0.7, with 0.550 on average; their best epochs would have had 0.930"
+    assert (said in text) == low
+    assert ("None of the 24 ended below 0.7" in text) != low
 
 
 # --- presets
