@@ -127,7 +127,8 @@ def make_controls(opacity: float) -> tuple[RadioButtonGroup, Slider, Slider, Sel
     """Layer, opacity, threshold, colours: all of them act in the browser alone."""
     names: list[Any] = [*PALETTES[:4]]
     wide: dict[str, Any] = {"sizing_mode": "stretch_width"}
-    layer = RadioButtonGroup(name="layer", labels=list(LAYERS), active=0, **wide)
+    narrow: Any = InlineStyleSheet(css=".bk-btn { padding: 6px 5px; font-size: 12px; }")  # four in the width of a panel
+    layer = RadioButtonGroup(name="layer", labels=list(LAYERS), active=0, stylesheets=[narrow], **wide)
     layer.js_on_change("active", js("jigsawmil.layer(cb_obj.labels[cb_obj.active])"))
     alpha = Slider(name="opacity", title="opacity", start=0, end=1, step=0.01, value=opacity, **wide)
     alpha.js_on_change("value", js("jigsawmil.opacity(cb_obj.value)"))
