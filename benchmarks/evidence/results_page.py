@@ -12,7 +12,7 @@ from pathlib import Path
 
 from .. import RESULTS, ROOT, write
 from .results_pictures import draw
-from .results_sections import Found, codex, jigsaw, learning, loop, plain, step, unseen
+from .results_sections import Found, codex, jigsaw, learning, loop, standins, step, unseen
 from .results_settings import presets, small
 
 PAGE = ROOT / "docs" / "results.md"
@@ -79,10 +79,7 @@ SECTIONS = (
     Section("small_cohorts", "Small cohorts", "python -m benchmarks.evidence.small_cohorts", small),
     Section("crc_codex", "Real tissue: colorectal cancer by CODEX", "python -m benchmarks.evidence.crc_codex", codex),
     Section(
-        "table1",
-        "Table 1 of the paper, on phantom stand-ins",
-        "jigsawmil study studies/table1-cancers.toml --phantom --jobs 2",
-        plain,
+        "standins", "The paper's tables at full size, on stand-ins", "python -m benchmarks.evidence.standins", standins
     ),
     Section("step", "Speed and memory of a step", "python -m benchmarks.speed.step", step),
     Section("loop", "The training loop beside the bare step", "python -m benchmarks.speed.loop", loop),

@@ -300,11 +300,27 @@ def jigsaw_on(rows: Sequence[Found]) -> list[str]:
     return [told, grid(["method", "over", "repeats", "mean gain", "least", "largest"], lines)] if lines else []
 
 
-def plain(found: Found) -> list[str]:
-    """A file that another command writes: its own words, its summary, its own tables, as far as given."""
-    parts = [str(found["about"])] if found.get("about") else []
-    if found.get("summary"):
-        parts.append(summary_grid(found["summary"]))
-    if found.get("markdown"):
-        parts.append(str(found["markdown"]).strip())
-    return parts
+def standins(found: Found) -> list[str]:
+    """The paper's tables on stand-ins, and what each took."""
+    parts = [
+        "The study files of the paper's Tables 1, 3, 5 and 6 as they are (preset `paper`), on artificial slides: 100, "
+        "101 and 78 slides of 50 to 12,050 patches with 1,024 features, three folds. **They say nothing about TCGA or "
+        "the paper's figures**: the label was planted (`arrangement`, noise 2). They show that the studies run at the "
+        "paper's size, and what that takes. AUROC, mean ± standard deviation over folds."
+    ]
+    for name, own in found["tables"].items():
+        head = [f"`{name}.toml`", *(cohort.removeprefix("phantom ") for cohort in own["cohorts"])]
+        rows = [
+            [variant, *(f"{cells[cohort][0]:.3f} ± {cells[cohort][1]:.3f}" for cohort in own["cohorts"])]
+            for variant, cells in own["rows"].items()
+        ]
+        parts.append(grid(head, rows))
+    took = [
+        [
+            f"`{name}.toml`", str(own["jobs"]), f"{own['epochs']:,}", f"{own['processor_seconds'] / 60:.0f}",
+            f"{own['processor_seconds'] / 120:.0f}", f"{own['peak_mb'] / 1000:.1f}",
+        ]
+        for name, own in found["tables"].items()
+    ]  # fmt: skip
+    header = ["study", "jobs", "epochs", "processor minutes", "minutes on two idle cores", "memory of a process, GB"]
+    return [*parts, grid(header, took)]

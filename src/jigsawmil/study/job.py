@@ -2,6 +2,7 @@
 
 import hashlib
 import json
+import sys
 import time
 from collections.abc import Callable
 from dataclasses import asdict, dataclass, field
@@ -116,7 +117,7 @@ def run_job(job: Job, on_epoch: Callable[[Epoch], None] | None = None, worker: W
     Two attempts at once, one of them on a node that was thought dead, do not disturb each other: the first that ends
     leaves the folder, and both succeed.
     """
-    started = time.time()
+    started, used = time.time(), time.process_time()
     feed = (worker or Worker()).feed(job)
     if fingerprint(feed.cohort) != job.fingerprint:
         raise StudyError(f"{job.source.labels}: the labels or features changed after the study was planned. Run again.")
@@ -143,7 +144,14 @@ def run_job(job: Job, on_epoch: Callable[[Epoch], None] | None = None, worker: W
                 name=job.name,
                 spec=job.spec,
                 best_epoch=progress.best,
-                seconds={"fit": fitted - started, "predict": time.time() - fitted, "epochs": len(progress.epochs)},
+                seconds={
+                    "fit": fitted - started,
+                    "predict": time.time() - fitted,
+                    "processor": time.process_time()
+                    - used,  # of all threads: does not count waiting for other programs
+                    "epochs": len(progress.epochs),
+                },
+                peak_mb=peak_memory_mb(),
                 variant=job.variant,
                 fold=job.fold,
                 member=job.member,
@@ -160,6 +168,16 @@ def run_job(job: Job, on_epoch: Callable[[Epoch], None] | None = None, worker: W
             raise
     for left in job.folder.parent.glob(job.files.state("*").name):  # this one, and any of settings given up
         remove(left)
+
+
+def peak_memory_mb() -> float | None:
+    """The most memory that this process has held so far; None where the system does not say."""
+    try:
+        import resource
+    except ImportError:  # Windows
+        return None
+    peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
+    return peak / (1e6 if sys.platform == "darwin" else 1e3)
 
 
 def predict_table(

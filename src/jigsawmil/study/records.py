@@ -86,7 +86,8 @@ def _cohort(values: Mapping[str, Any], classes: list[str]) -> CohortRecord:
 
 @dataclass(frozen=True, kw_only=True)
 class JobRecord:
-    """job.json. spec: what the results depend on, see `Job.spec`. seconds: fit, predict, epochs."""
+    """job.json. spec: what the results depend on, see `Job.spec`. seconds: fit, predict, processor, and the number of
+    epochs. peak_mb: the most memory that the job's process had held at its end."""
 
     name: str
     spec: Mapping[str, Any] = field(repr=False)
@@ -95,6 +96,7 @@ class JobRecord:
     variant: str
     fold: int
     member: int | None = None  # of an ensemble
+    peak_mb: float | None = None
     origin: Mapping[str, Any] = field(repr=False)
 
     @property
@@ -113,6 +115,7 @@ class JobRecord:
             variant=values["variant"],
             fold=int(values["fold"]),
             member=values.get("member"),
+            peak_mb=values.get("peak_mb"),
             origin=values.get("origin") or {},
         )
 
