@@ -11,10 +11,12 @@ from rich.markup import escape
 
 from ..cluster.parallel import fit_together
 from ..config import one_of
+from ..errors import ConfigError
 from ..files import writing_to
 from ..maps.predict import SlidePredictor, patient_table
 from ..nn.options import DEFAULT_METHOD, METHODS, check_method
 from ..train.checkpoint import load_model
+from ..train.choice import Decision
 from ..train.config import TrainConfig
 from ..train.fold import fit_split
 from ..train.from_slides import EXTRACT, Extraction, SlideOptions
@@ -24,7 +26,7 @@ from .app import app
 from .arguments import COHORT, Device, Masks, Memory, Out, PatchSize, Quiet, Seed, SlideMpp, TableOptions, Unit
 from .extract import TrustCode, Weights, Workers, show_extracted
 from .groups import grouped
-from .options import MethodOptions, TargetOptions
+from .options import ChooseOptions, MethodOptions, TargetOptions
 from .progress import FitProgress
 from .progress_tiles import TilesProgress
 from .screen import console, tracked
@@ -67,6 +69,7 @@ def train(
     table: TableOptions,
     target: TargetOptions,
     options: MethodOptions,
+    chosen: ChooseOptions,
     out: Out,
     method: Annotated[str, typer.Option(help=f"One of {one_of(METHODS)}.")] = DEFAULT_METHOD,
     seed: Seed = 0,
@@ -76,20 +79,31 @@ def train(
 ) -> None:
     """Train one model on all slides of a cohort, to apply to new ones. Interrupted, it goes on when run again.
 
-    Example: `jigsawmil train --labels labels.csv --features features --method graph-abmil+jigsaw --out model`
+    Example: `jigsawmil train --labels labels.csv --features features --method graph-abmil+jigsaw --out model`;
+    `--choose k=8,24,50` chooses a setting first, by cross-validation
     """
     screen = console()
     check_method(method, "--method")
-    settings, source = options.settings(method), target.source(table)
+    settings, source, choice = options.settings(method), target.source(table), chosen.choice()
     refuse_model(out)
+    tried = list(choice.candidates(settings)) if choice is not None else []
+    if len(tried) == 1:
+        raise ConfigError(f"--choose: {method} uses none of {', '.join(chosen.choose or [])}. Leave --choose out.")
     cohort = source.read()
     if not quiet:
         show_cohort(cohort, screen)
     memory = memory_gb / devices
     together = partial(fit_together, source=source, devices=devices, memory_gb=memory)
     fit = fit_split if devices == 1 else together
-    with FitProgress(screen, settings.train.epochs, quiet, models=len(settings.each_member())) as progress:
-        trained = train_model(cohort, out, settings, seed=seed, memory_gb=memory, on_epoch=progress, fit=fit)
+    models = len(settings.each_member()) + (len(tried) * choice.trainings if choice is not None else 0)
+    decided: list[Decision] = []
+    with FitProgress(screen, settings.train.epochs, quiet, models=models) as progress:
+        trained = train_model(
+            cohort, out, settings, seed=seed, memory_gb=memory, on_epoch=progress, fit=fit, choice=choice,
+            on_choice=decided.append,
+        )  # fmt: skip
+    for decision in decided:
+        screen.print(f"Chosen: {decision.words}.", soft_wrap=True, highlight=False)
     kept = ", ".join(f"epoch {own.best} of {len(own.epochs)}" for own in trained)
     what = "model" if len(trained) == 1 else f"ensemble of {len(trained)} models"
     screen.print(f"Kept {kept}. The {what} is in {out}.", soft_wrap=True)

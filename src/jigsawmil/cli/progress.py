@@ -105,8 +105,7 @@ class StudyProgress:
     def _short(self, job: Job) -> str:
         cohort = "" if "cohort" in self._constant else f"{job.cohort} "
         seed = "" if "seed" in self._constant else f" seed {job.seed}"
-        member = "" if job.member is None else f" member {job.member}"
-        return f"{cohort}{job.variant}{seed} fold {job.fold}{member}" + " shuffled" * job.shuffled
+        return f"{cohort}{job.variant}{seed} {job.part}" + " shuffled" * job.shuffled
 
 
 class FitProgress:

@@ -17,7 +17,7 @@ from ..train.settings import Settings
 from .app import app
 from .arguments import Jobs, Memory, Out, Quiet, RunOut, Seed, TableOptions
 from .groups import grouped
-from .options import MethodOptions, TargetOptions, WhereOptions
+from .options import ChooseOptions, MethodOptions, TargetOptions, WhereOptions
 from .screen import console, tracked
 
 if TYPE_CHECKING:
@@ -61,6 +61,7 @@ def compare(
     table: TableOptions,
     target: TargetOptions,
     method: MethodOptions,
+    chosen: ChooseOptions,
     where: WhereOptions,
     out: RunOut,
     methods: Annotated[
@@ -75,22 +76,31 @@ def compare(
         bool, typer.Option("--shuffle-control", help="Does place matter? Also with patches shuffled over their slide.")
     ] = False,
     attention: Annotated[bool, typer.Option("--attention", help="Keep the attention of every test slide.")] = False,
+    choose_only: Annotated[
+        bool, typer.Option("--choose-only", help="With --choose: leave out the same methods with default settings.")
+    ] = False,
     memory_gb: Memory = 4.0,
     quiet: Quiet = False,
 ) -> None:
     """Cross-validate methods on a cohort: tables, tests and plots in a run folder. Running again resumes.
 
-    Example: `jigsawmil compare --labels labels.csv --features features --methods abmil,graph-abmil+jigsaw --out run`
+    Example: `jigsawmil compare --labels labels.csv --features features --methods abmil,graph-abmil+jigsaw --out run`;
+    with settings chosen in each fold, add `--choose k=8,24,50 --choose conv=gat,sage`
     """
-    from ..study.study import Study
+    from ..study.study import Study, with_choices
     from .show import show_study
 
     names = dict.fromkeys(name.strip() for name in methods.split(",") if name.strip())
     for name in names or [methods]:
         check_method(name, "--methods")
+    variants = {name: method.settings(name, where) for name in names}
+    choice = chosen.choice()
+    if choose_only and choice is None:
+        raise ConfigError("--choose-only: found no --choose, expected what to choose, such as --choose k=8,24,50.")
+    choices = {} if choice is None else dict.fromkeys(variants, choice)
     study = Study(
         cohorts={"cohort": target.source(table)},
-        variants={name: method.settings(name, where) for name in names},
+        **with_choices(variants, choices, default=not choose_only),
         folds=folds,
         seeds=tuple(range(seed, seed + seeds)),
         splits={"cohort": str(splits)} if splits else {},

@@ -96,7 +96,8 @@ class Mirror:
     def send_missing(self) -> int:
         """Finished jobs of the local copy that the storage lacks; the number sent. After `fetch`, which looks."""
         run = RunFolder(self.folder)
-        jobs = [job.path for job in (*run.finished_jobs(), *run.control.finished_jobs())]
+        found = (job for own in (run, run.control) for job in (*own.finished_jobs(), *own.finished_inner_jobs()))
+        jobs = [job.path for job in found]
         missing = [job for job in jobs if self._inside(job) not in self._there]
         for job in missing:
             self.send(job)

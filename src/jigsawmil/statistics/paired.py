@@ -65,8 +65,14 @@ def corrected_t_test(differences: ArrayLike, n_train: float, n_test: float) -> C
     variance = d.var(ddof=1)
     if not variance > NO_VARIANCE:
         return CorrectedTTest(float("nan"), float("nan"), df)
-    t = d.mean() / np.sqrt((1 / len(d) + n_test / n_train) * variance)
+    t = d.mean() / corrected_error(d, n_train, n_test)
     return CorrectedTTest(float(t), float(2 * student.sf(abs(t), df)), df)
+
+
+def corrected_error(differences: ArrayLike, n_train: float, n_test: float) -> float:
+    """Nadeau and Bengio's standard error of a mean difference over resamples whose training parts overlap."""
+    d = np.asarray(differences, dtype=float)
+    return float(np.sqrt((1 / len(d) + n_test / n_train) * d.var(ddof=1)))
 
 
 def holm(p_values: ArrayLike) -> Floats:

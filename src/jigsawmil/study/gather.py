@@ -1,6 +1,7 @@
 """The tables of a run folder, gathered from its jobs."""
 
 from collections.abc import Mapping, Sequence
+from dataclasses import asdict
 from pathlib import Path
 
 import numpy as np
@@ -30,10 +31,19 @@ def by_reason(failed: Mapping[str, str]) -> dict[str, list[str]]:
 
 
 def gather(
-    study: Study, out: Path, jobs: Sequence[Job], cohorts: Mapping[str, Cohort], failed: Mapping[str, str]
+    study: Study,
+    out: Path,
+    jobs: Sequence[Job],
+    cohorts: Mapping[str, Cohort],
+    failed: Mapping[str, str],
+    choices: Mapping[bool, pd.DataFrame] | None = None,
 ) -> None:
-    """Write the tables of the run from its job folders, the control's beside its jobs, and study.json last."""
+    """Write the tables of the run from its job folders, the control's beside its jobs, and study.json last.
+
+    choices: what the folds chose, with true (False) and with shuffled places (True)."""
     run = RunFolder(out)
+    for moved, table in (choices or {}).items():
+        write_csv(table, (run.control if moved else run).table("choices"))
     plain, shuffled = ([job for job in jobs if job.shuffled == moved] for moved in (False, True))
     predictions = _write_tables(run, plain, cohorts)
     if shuffled:
@@ -50,6 +60,7 @@ def gather(
         cohorts={name: _cohort_record(study, name, cohort) for name, cohort in cohorts.items()},
         variants=tuple(study.variants),
         settings={name: settings.flat() for name, settings in study.variants.items()},
+        choices={name: asdict(choice) for name, choice in study.choices.items()},
         jobs=len(jobs),
         failed=failed,
         by_site=study.by_site,

@@ -21,6 +21,7 @@ from ..graph import GraphConfig
 from ..nn.model import Model
 from ..tasks import get_task
 from ..train.checkpoint import save_model
+from ..train.choice import Decision, Inner
 from ..train.feed import Feed
 from ..train.fold import fit_split, make_card
 from ..train.infer import run_model
@@ -39,7 +40,8 @@ IDLE = ("device",)  # settings that do not change what a job means
 @dataclass(frozen=True, kw_only=True)
 class Job:
     """folder: where the results go. graph: what the slides are prepared with; None where no variant asks for one.
-    settings: of one model. member: its number, if it belongs to an ensemble."""
+    settings: of one model. member: its number, if it belongs to an ensemble. choice: how its settings were chosen.
+    inner: of a training by which settings are chosen: `split` then lies within the training patients of the fold."""
 
     cohort: str
     source: CohortSpec
@@ -51,6 +53,8 @@ class Job:
     split: Fold = field(repr=False)
     seed: int
     member: int | None = None
+    choice: Decision | None = field(default=None, repr=False)
+    inner: Inner | None = None
     shuffled: bool  # the control: places permuted within each slide
     attention: bool
     memory_gb: float
@@ -58,8 +62,15 @@ class Job:
 
     @property
     def name(self) -> str:
-        member = "" if self.member is None else f" member {self.member}"
-        return f"{self.cohort} {self.variant} seed {self.seed} fold {self.fold}{member}" + " shuffled" * self.shuffled
+        return f"{self.cohort} {self.variant} seed {self.seed} {self.part}" + " shuffled" * self.shuffled
+
+    @property
+    def part(self) -> str:
+        """The fold, and which of its trainings this is."""
+        if self.inner is not None:
+            candidate, repeat, number = self.inner
+            return f"fold {self.fold} try {candidate}, repeat {repeat}, inner fold {number}"
+        return f"fold {self.fold}" + ("" if self.member is None else f" member {self.member}")
 
     @property
     def spec(self) -> dict[str, Any]:
@@ -73,6 +84,7 @@ class Job:
             "seed": self.seed,
             "shuffled": self.shuffled,
             **({} if self.member is None else {"member": self.member}),
+            **({} if self.inner is None else {"inner": [self.fold, self.inner.repeat, self.inner.number]}),
             **settings,
         }
 
@@ -127,7 +139,8 @@ def run_job(job: Job, on_epoch: Callable[[Epoch], None] | None = None, worker: W
     sweep(job.folder)  # of a process that was killed
     key = hashlib.sha256(json.dumps(job.spec, sort_keys=True).encode()).hexdigest()[:12]
     state = job.files.state(key)
-    model, progress = fit_split(feed, job.split, job.settings, job.seed, job.fold, on_epoch, state, member=job.member)
+    seed, fold = (job.seed, job.fold) if job.inner is None else job.inner.draws(job.seed, job.fold)
+    model, progress = fit_split(feed, job.split, job.settings, seed, fold, on_epoch, state, member=job.member)
     fitted = time.time()
     test = feed.bags_of(job.split.test)
     table, attention = predict_table(model, feed, test, job.settings, logits=job.member is not None)
@@ -137,7 +150,9 @@ def run_job(job: Job, on_epoch: Callable[[Epoch], None] | None = None, worker: W
             table.to_csv(files.predictions, index=False)
             trace = pd.DataFrame([asdict(epoch) for epoch in progress.epochs])
             trace.assign(kept=trace["epoch"] == progress.best).to_csv(files.trace, index=False)
-            save_model(folder, model, make_card(feed, model, job.split, job.settings, job.seed, progress))
+            if job.inner is None:
+                card = make_card(feed, model, job.split, job.settings, job.seed, progress, job.choice)
+                save_model(folder, model, card)
             if job.attention:
                 save_file(attention, files.attention)
             record = JobRecord(
@@ -155,10 +170,12 @@ def run_job(job: Job, on_epoch: Callable[[Epoch], None] | None = None, worker: W
                 variant=job.variant,
                 fold=job.fold,
                 member=job.member,
+                choice=None if job.choice is None else job.choice.record(),
+                scored=None if job.inner is None else _scored(table, feed, test),
                 origin=origin(),
             )
             record.write(files.record)
-            if missing := files.missing(job.attention):
+            if missing := files.missing(job.attention, model=job.inner is None):
                 raise StudyError(
                     f"{folder}: {', '.join(missing)} missing after writing. Is another process deleting files here? "
                     "Run again."
@@ -178,6 +195,14 @@ def peak_memory_mb() -> float | None:
         return None
     peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
     return peak / (1e6 if sys.platform == "darwin" else 1e3)
+
+
+def _scored(table: pd.DataFrame, feed: Feed, bags: list[int]) -> dict[str, float]:
+    """The validation loss and score of the task on the cases that were predicted."""
+    cohort = feed.cohort
+    task = get_task(cohort.task)
+    loss, score = task.validation(feed.labels[bags].numpy(), task.matrix(table, cohort.classes))
+    return {"loss": loss, "score": score}
 
 
 def predict_table(

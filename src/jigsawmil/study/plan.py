@@ -11,6 +11,7 @@ from ..cohort.splits import Fold, check_folds, make_folds
 from ..config import choose
 from ..errors import JigsawmilError, StudyError
 from ..graph import GraphConfig
+from ..train.choice import Decision
 from ..train.ensemble import splits_of_members
 from ..train.settings import Settings
 from ..train.train_model import check_patients, fingerprint
@@ -21,6 +22,7 @@ from .study import Study
 
 DEFAULTS = Settings().flat()
 Folds = Mapping[tuple[str, int], list[Fold]]  # of a cohort and a seed
+Decisions = Mapping[tuple[str, str, bool, int, int], Decision]  # of cohort, variant, shuffled, seed and fold
 
 
 def plan(study: Study, out: Path, processes: int = 1) -> tuple[list[Job], dict[str, Cohort]]:
@@ -44,8 +46,18 @@ def prepare(study: Study) -> tuple[dict[str, Cohort], Folds]:
     }
 
 
-def expand(study: Study, cohorts: Mapping[str, Cohort], folds: Folds, out: Path, processes: int) -> list[Job]:
-    """Every job in the order of running, on the folds that the run folder has or is given here."""
+def expand(
+    study: Study,
+    cohorts: Mapping[str, Cohort],
+    folds: Folds,
+    out: Path,
+    processes: int,
+    decisions: Decisions | None = None,
+) -> list[Job]:
+    """Every job in the order of running, on the folds that the run folder has or is given here.
+
+    decisions: what was chosen; a variant that chooses has its default settings where nothing was yet.
+    """
     run = RunFolder(out)
     _keep_folds(study, cohorts, folds, run)
     members = [own for settings in study.variants.values() for own in settings.each_member()]
@@ -53,19 +65,22 @@ def expand(study: Study, cohorts: Mapping[str, Cohort], folds: Folds, out: Path,
     controls = (False, True) if study.shuffle_control else (False,)
     jobs = []
     for name, shuffled, variant in product(cohorts, controls, study.variants):
-        for training in _trainings(cohorts[name], study.variants[variant], study.seeds, folds, name):
+        own = _chosen(study, variant, name, shuffled, decisions or {})
+        for training in _trainings(cohorts[name], study.variants[variant], study.seeds, folds, name, own):
             where = (name, variant, training.seed, training.fold, training.member)
+            of = (name, variant, shuffled, training.seed, training.fold)
             jobs.append(
                 Job(
                     cohort=name,
                     source=study.cohorts[name],
                     fingerprint=marks[name],
                     variant=variant,
-                    graph=_graph_for(training.settings, members),
+                    graph=graph_for(training.settings, members),
                     shuffled=shuffled,
                     attention=study.attention and not shuffled,
                     memory_gb=study.memory_gb / max(1, processes),
                     folder=(run.control if shuffled else run).job(*where),
+                    choice=(decisions or {}).get(of),
                     **training._asdict(),
                 )
             )
@@ -81,18 +96,41 @@ class _Training(NamedTuple):
 
 
 def _trainings(
-    cohort: Cohort, settings: Settings, seeds: Sequence[int], folds: Folds, name: str
+    cohort: Cohort,
+    settings: Settings,
+    seeds: Sequence[int],
+    folds: Folds,
+    name: str,
+    chosen: Mapping[tuple[int, int], Settings],
 ) -> Iterator[_Training]:
-    """Every model that a variant needs on a cohort. Members come before folds: those of one graph share its slides."""
-    each = settings.each_member()
-    splits = {
-        (seed, number): splits_of_members(cohort, fold, settings, seed)
+    """Every model that a variant needs on a cohort. Members come before folds: those of one graph share its slides.
+
+    chosen: (seed, fold) -> settings, where they are not those of the variant.
+    """
+    members = len(settings.each_member())
+    fits = {
+        (seed, number): (own.each_member(), splits_of_members(cohort, fold, own, seed))
         for seed in seeds
         for number, fold in enumerate(folds[name, seed])
+        for own in [chosen.get((seed, number), settings)]
     }
-    for member, own in enumerate(each):
-        for (seed, number), parts in splits.items():
-            yield _Training(own, seed, number, member if len(each) > 1 else None, parts[member])
+    for member in range(members):
+        for (seed, number), (each, parts) in fits.items():
+            yield _Training(each[member], seed, number, member if members > 1 else None, parts[member])
+
+
+def _chosen(
+    study: Study, variant: str, cohort: str, shuffled: bool, decisions: Decisions
+) -> dict[tuple[int, int], Settings]:
+    """(seed, fold) -> the settings that were chosen there."""
+    if variant not in study.choices:
+        return {}
+    candidates = study.choices[variant].candidates(study.variants[variant])
+    return {
+        where[3:]: candidates[decision.chosen]
+        for where, decision in decisions.items()
+        if where[:3] == (cohort, variant, shuffled)
+    }
 
 
 def refuse_other_settings(jobs: Sequence[Job]) -> None:
@@ -121,7 +159,7 @@ def _change(key: str, found: Any, wanted: Any) -> str:
     return words.get(key, f"{key.rstrip('_')} was {found!r}, is {wanted!r}")
 
 
-def _graph_for(settings: Settings, variants: Iterable[Settings]) -> GraphConfig | None:
+def graph_for(settings: Settings, variants: Iterable[Settings]) -> GraphConfig | None:
     """Methods without a graph share the slides prepared for those with one, so that slides are read once."""
     if settings.needs_graph:
         return settings.graph

@@ -28,13 +28,15 @@ class CohortRecord:
 
 @dataclass(frozen=True, kw_only=True)
 class StudyRecord:
-    """study.json. settings: of each variant, by their flat names. jobs: how many were asked for, those of the control
-    included; None if not recorded. failed: names of jobs and why. phantom: the cohorts are stand-ins. file: the study
+    """study.json. settings: of each variant, by their flat names; the defaults of one that chooses. choices: what those
+    choose from, as `Choice` has it. jobs: how many were asked for, those of the control included and those that choose
+    not; None if not recorded. failed: names of jobs and why. phantom: the cohorts are stand-ins. file: the study
     file, if there was one."""
 
     cohorts: Mapping[str, CohortRecord]
     variants: tuple[str, ...] = ()
     settings: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)
+    choices: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)
     jobs: int | None = None
     failed: Mapping[str, str] = field(default_factory=dict)
     by_site: bool = False
@@ -52,6 +54,7 @@ class StudyRecord:
             cohorts={name: _cohort(values["cohorts"][name], names) for name, names in values["classes"].items()},
             variants=tuple(values.get("variants") or ()),
             settings=values.get("settings") or {},
+            choices=values.get("choices") or {},
             jobs=values.get("jobs"),
             failed={name: str(why) for name, why in (values.get("failed") or {}).items()},
             by_site=bool(values.get("by_site")),
@@ -87,7 +90,8 @@ def _cohort(values: Mapping[str, Any], classes: list[str]) -> CohortRecord:
 @dataclass(frozen=True, kw_only=True)
 class JobRecord:
     """job.json. spec: what the results depend on, see `Job.spec`. seconds: fit, predict, processor, and the number of
-    epochs. peak_mb: the most memory that the job's process had held at its end."""
+    epochs. peak_mb: the most memory that the job's process had held at its end. choice: of a variant that chooses, see
+    `Decision.record`. scored: of an inner job, its loss and score."""
 
     name: str
     spec: Mapping[str, Any] = field(repr=False)
@@ -97,6 +101,8 @@ class JobRecord:
     fold: int
     member: int | None = None  # of an ensemble
     peak_mb: float | None = None
+    choice: Mapping[str, Any] | None = field(default=None, repr=False)
+    scored: Mapping[str, float] | None = None
     origin: Mapping[str, Any] = field(repr=False)
 
     @property
@@ -116,6 +122,8 @@ class JobRecord:
             fold=int(values["fold"]),
             member=values.get("member"),
             peak_mb=values.get("peak_mb"),
+            choice=values.get("choice"),
+            scored=values.get("scored"),
             origin=values.get("origin") or {},
         )
 

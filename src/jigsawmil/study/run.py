@@ -18,9 +18,12 @@ from .run_folder import TABLES, JobFolder, RunFolder
 
 TEXT = (
     *("cohort", "slide_id", "patient_id", "label", "site", "features", "name", "reason", "positive", "level"),
-    *("variant", "variant_a", "variant_b"),
+    *("variant", "variant_a", "variant_b", "candidate"),
 )
-WHOLE = ("seed", "fold", "patches", "folds", "seeds", "slides", "patients", "undefined_folds", "resamples")
+WHOLE = (
+    *("seed", "fold", "patches", "folds", "seeds", "slides", "patients", "undefined_folds", "resamples"),
+    *("default", "chosen"),
+)
 RENAMED = {"method": "variant", "method_a": "variant_a", "method_b": "variant_b"}  # columns of older versions
 
 
@@ -44,8 +47,9 @@ class RunJob(JobRecord):
 @dataclass(frozen=True, eq=False, kw_only=True)
 class Run:
     """What a study left. Tables have a column `cohort`; predictions are out of fold, `slide_id` being the patient if
-    patients were pooled. jobs: the finished ones, without those of the control. control: predictions with places
-    shuffled; control_tests: what that changed, per variant."""
+    patients were pooled. jobs: the finished ones, without those of the control and those that choose. choices: what
+    each fold chose, and from what. control: predictions with places shuffled; control_tests: what that changed, per
+    variant."""
 
     folder: Path
     record: StudyRecord = field(repr=False)
@@ -53,6 +57,7 @@ class Run:
     predictions: pd.DataFrame = field(repr=False)
     summary: pd.DataFrame = field(repr=False)
     comparisons: pd.DataFrame = field(repr=False)
+    choices: pd.DataFrame = field(repr=False)
     control: pd.DataFrame = field(repr=False)
     control_tests: pd.DataFrame = field(repr=False)
     left_out: pd.DataFrame = field(repr=False)

@@ -2,8 +2,9 @@
 
 Nothing else spells the name of a file of a run: `RunFolder` and `JobFolder` know them all.
 
-    study.json  predictions.csv  summary.csv  comparisons.csv  slides.csv  left_out.csv  folds*.json
+    study.json  predictions.csv  summary.csv  comparisons.csv  choices.csv  slides.csv  left_out.csv  folds*.json
     jobs/COHORT/VARIANT/seedN-foldN[-memberN]/    job.json, predictions.csv, trace.csv, the model, attention.safetensors
+    choose/COHORT/VARIANT/seedN-foldN/CANDIDATE/repeatN-innerN/    inner jobs: job.json, predictions.csv, trace.csv
     control/    jobs/ and tables with the places of patches shuffled, and control.csv
     plots/  faithfulness/COHORT/VARIANT.json  table.md  report.html  standins/
 """
@@ -16,8 +17,9 @@ from pathlib import Path
 from ..errors import StudyError
 from ..files import held
 from ..train.checkpoint import CARD, WEIGHTS
+from ..train.choice import Inner
 
-TABLES = ("predictions", "summary", "comparisons", "slides", "left_out")
+TABLES = ("predictions", "summary", "comparisons", "choices", "slides", "left_out")
 
 
 @dataclass(frozen=True)
@@ -47,9 +49,9 @@ class JobFolder:
     def done(self) -> bool:
         return self.record.is_file()
 
-    def missing(self, attention: bool) -> list[str]:
-        """Names of files that a finished job has and this one has not. attention: whether the job keeps it."""
-        files = [self.predictions, self.trace, self.path / WEIGHTS, self.path / CARD, self.record]
+    def missing(self, attention: bool, model: bool = True) -> list[str]:
+        """Names of files that a finished job has and this one has not. attention, model: whether the job keeps it."""
+        files = [self.predictions, self.trace, *[self.path / WEIGHTS, self.path / CARD] * model, self.record]
         return [file.name for file in [*files, *[self.attention] * attention] if not file.is_file()]
 
     def state(self, key: str) -> Path:
@@ -63,6 +65,7 @@ class RunFolder:
 
     path: Path
     STANDINS = "standins"
+    CHOOSE = "choose"
 
     @property
     def study(self) -> Path:
@@ -112,6 +115,15 @@ class RunFolder:
         name = f"seed{seed}-fold{fold}" + ("" if member is None else f"-member{member}")
         return self.jobs / cohort / variant / name
 
+    def inner_job(self, cohort: str, variant: str, seed: int, fold: int, inner: Inner) -> Path:
+        """A training inside the training patients of a fold, by which settings are chosen."""
+        of = self.path / self.CHOOSE / cohort / variant / f"seed{seed}-fold{fold}"
+        return of / inner.candidate / f"repeat{inner.repeat}-inner{inner.number}"
+
+    def finished_inner_jobs(self) -> list[JobFolder]:
+        found = sorted(self.path.glob(f"{self.CHOOSE}/*/*/seed*-fold*/*/repeat*-inner*/{JobFolder.RECORD}"))
+        return [JobFolder(file.parent) for file in found]
+
     def finished_jobs(self) -> list[JobFolder]:
         """In the order of cohorts, variants, seeds and folds by name."""
         found = sorted(self.jobs.glob(f"*/*/seed*-fold*/{JobFolder.RECORD}"))
@@ -138,7 +150,8 @@ class RunFolder:
     def is_shared(cls, inside: Path) -> bool:
         """Whether a path relative to the run is neither a job's, nor of a phantom, nor hidden (locks, tokens)."""
         parts = inside.parts
-        return "jobs" not in parts and parts[0] != cls.STANDINS and not any(part.startswith(".") for part in parts)
+        own = {"jobs", cls.CHOOSE}.intersection(parts)
+        return not own and parts[0] != cls.STANDINS and not any(part.startswith(".") for part in parts)
 
     def make(self) -> None:
         try:

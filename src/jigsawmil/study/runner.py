@@ -6,6 +6,7 @@ from pathlib import Path
 from ..cohort.cohort import Cohort
 from ..config import require
 from ..errors import StudyError
+from .choosing import choice_tables, decisions_of, expand_inner, where_of
 from .executors import Event, Listener, run_local
 from .gather import by_reason, gather, whole
 from .job import Job
@@ -15,6 +16,8 @@ from .run_folder import RunFolder
 from .study import Study
 
 Executor = Callable[[Sequence[Job], Mapping[str, Cohort], Path, Listener], None]
+
+UNDECIDED = "no settings were chosen, since some of the inner jobs of this fold failed. Run the same command again."
 
 
 def cross_validate(
@@ -40,9 +43,10 @@ def cross_validate(
     RunFolder(out).make()  # nothing is written before everything is known to be possible
     with RunFolder(out).alone():
         jobs = expand(study, cohorts, folds, out, processes)
-        refuse_other_settings(jobs)
-        missing = [job for job in jobs if not job.done]
-        on_plan(jobs, len(jobs) - len(missing))
+        inner = expand_inner(study, jobs, cohorts, folds, out)
+        settled = [job for job in jobs if job.variant not in study.choices]
+        refuse_other_settings([*inner, *settled])
+        on_plan([*inner, *jobs], sum(job.done for job in (*inner, *jobs)))
         failed: dict[str, str] = {}
 
         def note(event: Event) -> None:
@@ -50,12 +54,26 @@ def cross_validate(
                 failed[event.job.name] = event.error
             listen(event)
 
-        if executor is not None:
-            executor(missing, cohorts, out, note)
-        else:
-            run_local(missing, processes, note)
+        def run(some: Sequence[Job]) -> None:
+            missing = [job for job in some if not job.done]
+            if executor is not None:
+                executor(missing, cohorts, out, note)
+            else:
+                run_local(missing, processes, note)
+
+        run([*inner, *settled])
+        decisions = decisions_of(study, inner)
+        if inner:
+            jobs = expand(study, cohorts, folds, out, processes, decisions)
+            choosing = [job for job in jobs if job.variant in study.choices]
+            decided = [job for job in choosing if where_of(job) in decisions]
+            refuse_other_settings(decided)
+            run(decided)
+            for job in choosing:
+                if where_of(job) not in decisions and not job.done:
+                    note(Event(job, error=UNDECIDED))
         if failed and not any(whole([job for job in jobs if not job.shuffled], name) for name in cohorts):
             told = "\n".join(f"{', '.join(names)}:\n{why}" for why, names in by_reason(failed).items())
-            raise StudyError(f"{len(failed)} of {len(jobs)} jobs failed, and no method is whole.\n{told}")
-        gather(study, out, jobs, cohorts, failed)
+            raise StudyError(f"{len(failed)} of {len(inner) + len(jobs)} jobs failed, and no method is whole.\n{told}")
+        gather(study, out, jobs, cohorts, failed, choice_tables(inner, decisions))
     return open_run(out)

@@ -7,11 +7,14 @@ from typing import Any
 
 from ..cohort.cohort import Cohort
 from ..cohort.options import TARGET, CohortOptions
-from ..config import check_types, from_mapping, require
+from ..config import check_types, choose, from_mapping, require
 from ..errors import ConfigError
 from ..synthetic.standins import StandIn
+from ..train.choice import Choice
 from ..train.settings import Settings
 from .published import Published
+
+CHOSEN = "chosen"  # ends the name of a variant that chooses, beside the one with default settings
 
 
 @dataclass(frozen=True)
@@ -33,10 +36,12 @@ class Study:
     standins: numbers of a cohort that a phantom may have in its place. phantom: the cohorts are such stand-ins.
     references: of a cohort, class -> an image of its known morphology, for the attention figure.
     published: figures to print beside those of the study. file: where the study was read from.
+    choices: of a variant, the settings that are chosen inside the training patients of each fold; see `with_choices`.
     """
 
     cohorts: Mapping[str, CohortSpec]
     variants: Mapping[str, Settings]
+    choices: Mapping[str, Choice] = field(default_factory=dict)
     folds: int = 3
     seeds: tuple[int, ...] = (0,)
     splits: Mapping[str, str] = field(default_factory=dict)
@@ -61,9 +66,40 @@ class Study:
         levels = {name: settings.level for name, settings in self.variants.items()}
         require("level", levels, len(set(levels.values())) == 1, "one level for all variants, or two studies")
         require("memory_gb", self.memory_gb, self.memory_gb >= 0, "a number of at least 0")
+        for name, choice in self.choices.items():
+            choose("choices: variant", name, self.variants)
+            choice.candidates(self.variants[name])  # refuses what is impossible
         for name in [*self.cohorts, *self.variants]:
             fine = name and name == name.strip(". ") and not set(name) & set('/\\:*?"<>|')
             require("name", name, bool(fine), "one that can be a folder's")
+
+
+def with_choices(
+    variants: Mapping[str, Settings], choices: Mapping[str, Choice], *, default: bool = True
+) -> dict[str, Any]:
+    """`variants` and `choices` of a study in which these variants choose settings: `NAME, chosen` beside `NAME`, which
+    has the default settings. A method that uses none of the settings has nothing to choose, and stays as it is.
+
+    default: run the variant with default settings, too. Without it, `NAME` itself is the one that chooses.
+
+    Example: `Study(cohorts=..., **with_choices(variants, {"graph-abmil": Choice(options={"k": [8, 50]})}))`
+    """
+    own: dict[str, Settings] = {}
+    chosen: dict[str, Choice] = {}
+    for name, settings in variants.items():
+        choosing = name in choices and len(choices[name].candidates(settings)) > 1
+        if not choosing or default:
+            own[name] = settings
+        if choosing:
+            own[title := f"{name}, {CHOSEN}" if default else name] = settings
+            chosen[title] = choices[name]
+    if choices and not chosen:
+        options = list(next(iter(choices.values())).options)
+        raise ConfigError(
+            f"choose: none of {', '.join(variants)} uses {', '.join(options)}, so there is nothing to choose. Add a "
+            "method that does, or leave choose out."
+        )
+    return {"variants": own, "choices": chosen}
 
 
 def on_standins(study: Study, folder: Path) -> Study:

@@ -7,11 +7,13 @@ from ..cohort.options import PATH_OPTIONS, CohortOptions
 from ..config import check_type, choose, plain_kind, read_toml, require, settings_of
 from ..errors import ConfigError
 from ..synthetic.standins import read_standin
+from ..train.choice import Choice
 from ..train.settings import Settings, check_names
 from .published import figures_in, patches_in
-from .study import Study, cohort_spec
+from .study import Study, cohort_spec, with_choices
 
 STUDY_KEYS = ("folds", "seeds", "by_site", "shuffle_control", "attention", "memory_gb")
+CHOOSE_KEYS = {"choose_folds": int, "choose_repeats": int, "choose_most": int, "choose_only": bool}
 TABLES = ("cohorts", "variants", "defaults", "published", "published_patches")
 PATHS = ("labels", "features", "splits")
 COHORT_KEYS = dict.fromkeys(PATHS, str) | {s.name: plain_kind(s.kind) for s in settings_of(CohortOptions)}
@@ -25,10 +27,10 @@ def read_study(path: str | Path) -> Study:
     path = Path(path)
     values = read_toml(path)
     cohort_tables, variant_tables, defaults = (
-        _table(values.get(key, {}), f"{path.name}: {key}") for key in ("cohorts", "variants", "defaults")
+        dict(_table(values.get(key, {}), f"{path.name}: {key}")) for key in ("cohorts", "variants", "defaults")
     )
     for key in values:
-        choose(f"{path.name}: key", key, (*TABLES, *STUDY_KEYS))
+        choose(f"{path.name}: key", key, (*TABLES, *STUDY_KEYS, *CHOOSE_KEYS))
     cohorts, splits, standins, references = {}, {}, {}, {}
     for name, table in cohort_tables.items():
         where = f"{path.name}: cohorts.{name}"
@@ -46,11 +48,16 @@ def read_study(path: str | Path) -> Study:
         if "splits" in table:
             splits[name] = table.pop("splits")
         cohorts[name] = cohort_spec(table, where)
+    offered = defaults.pop("choose", {})
     check_names(defaults, f"{path.name}: defaults")  # a mistake in them is theirs, not the first variant's
-    variants = {}
+    variants, choices = {}, {}
     for name, table in variant_tables.items():
         where = f"{path.name}: variants.{name}"
-        variants[name] = Settings.from_flat({"method": name, **defaults, **_table(table, where)}, where)
+        table = {"choose": offered, "method": name, **defaults, **_table(table, where)}
+        options = _table(table.pop("choose"), f"{where}.choose")
+        variants[name] = Settings.from_flat(table, where)
+        if options:
+            choices[name] = _choice(options, values, where)
     published = figures_in(values, path.name)
     patches_in(values, path.name)  # `jigsawmil patches` prints them; a mistake in them is an error in any case
     given = {key: values[key] for key in STUDY_KEYS if key in values}
@@ -60,7 +67,7 @@ def read_study(path: str | Path) -> Study:
     try:
         return Study(
             cohorts=cohorts,
-            variants=variants,
+            **with_choices(variants, choices, default=not values.get("choose_only", False)),
             splits=splits,
             standins=standins,
             references=references,
@@ -70,6 +77,18 @@ def read_study(path: str | Path) -> Study:
         )
     except ConfigError as error:
         raise ConfigError(f"{path.name}: {error}") from error
+
+
+def _choice(options: dict[str, Any], values: dict[str, Any], where: str) -> Choice:
+    """What a variant chooses from. values: of the study file, which says how for all variants."""
+    given = {key: values[key] for key in CHOOSE_KEYS if key in values}
+    for key, value in given.items():
+        check_type(f"{where}: {key}", value, CHOOSE_KEYS[key])
+    given.pop("choose_only", None)
+    try:
+        return Choice(options=options, **{key.removeprefix("choose_"): value for key, value in given.items()})
+    except ConfigError as error:
+        raise ConfigError(f"{where}: {error}") from error
 
 
 def _references(value: Any, folder: Path, where: str) -> dict[str, str]:

@@ -7,6 +7,7 @@ from ..cohort.splits import Fold, inner_split
 from ..errors import SplitError
 from ..nn.model import Model, seeded_model
 from .checkpoint import ModelCard
+from .choice import Decision
 from .feed import Feed
 from .fit import fit
 from .origin import origin
@@ -62,10 +63,20 @@ def fit_split(
     return model, progress
 
 
-def make_card(feed: Feed, model: Model, split: Fold, settings: Settings, seed: int, progress: Progress) -> ModelCard:
-    """The card of a model that was fitted to a split."""
+def make_card(
+    feed: Feed,
+    model: Model,
+    split: Fold,
+    settings: Settings,
+    seed: int,
+    progress: Progress,
+    choice: Decision | None = None,
+) -> ModelCard:
+    """The card of a model that was fitted to a split. choice: how its settings were chosen."""
     cohort = feed.cohort
     training = {"settings": settings.flat(), "seed": seed, "slides": len(cohort), "best_epoch": progress.best}
+    if choice is not None:
+        training["choice"] = choice.record()
     return ModelCard(
         model=model.config,
         graph=settings.graph,

@@ -70,6 +70,10 @@ def performance_lines(card: ModelCard) -> list[str]:
         reached = f"{shown(figures['auc_oof'])} [{shown(figures[f'{kind}_low'])}, {shown(figures[f'{kind}_high'])}]"
         lines.append(f"Out of fold, {figures['predictions']}: AUROC {reached} on {figures['slides']} cases.")
         lines.append("This is the figure of single members; it stopped them too. The ensemble is their mean.")
+        if (card.training or {}).get("choice"):
+            lines.append(
+                "The same patients chose the settings, which makes the figure optimistic; `compare` has no such bias."
+            )
     else:
         lines.append(
             "No out-of-fold performance: only an ensemble (--members 2 or more) that stops early has one. "

@@ -13,6 +13,11 @@ def fold_seed(seed: int, fold: int, member: int | None = None) -> int:
     return int(np.random.SeedSequence(numbers).generate_state(1, np.uint32)[0])
 
 
+def inner_seed(seed: int, fold: int, repeat: int) -> int:
+    """Of one repeat of the inner cross-validation within a fold's training patients."""
+    return int(np.random.SeedSequence([seed, fold, repeat, 1, 1]).generate_state(1, np.uint32)[0])
+
+
 def epoch_seed(*numbers: int) -> int:
     """Of one epoch of a training: (seed, epoch), or (seed, epoch, rank) for one process of several."""
     return int(np.random.SeedSequence(numbers).generate_state(1, np.uint64)[0] >> 1)

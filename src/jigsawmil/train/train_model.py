@@ -16,6 +16,8 @@ from ..errors import LabelError, StudyError
 from ..files import writing_to
 from ..nn.model import Model
 from .checkpoint import CARD, ModelCard, ensemble_of, save_model
+from .choice import Choice, Decision
+from .choosing import choose_settings
 from .ensemble import Ensemble, splits_of_members
 from .feed import Feed
 from .fit import Epoch, Progress
@@ -44,10 +46,13 @@ def train_model(
     memory_gb: float = 4.0,
     on_epoch: OnEpoch | None = None,
     fit: Fit = fit_split,
+    choice: Choice | None = None,
+    on_choice: Callable[[Decision], None] = lambda decision: None,
 ) -> tuple[Progress, ...]:
     """Train on all slides of a cohort and write the model to a folder; interrupted, it resumes when run again.
 
     memory_gb: for prepared slides. on_epoch: called after each epoch. fit: fits a model, by default in this process.
+    choice: settings that are chosen first, by cross-validation over the patients; on_choice: called with what was.
     Returns how the model, or each member of an ensemble, was trained.
 
     Example: `train_model(Cohort.read("labels.csv", "features"), "model", Settings(members=5))`
@@ -57,15 +62,31 @@ def train_model(
     if settings.level == "patient":
         check_patients(cohort)
     whole = Fold(train=tuple(map(str, cohort.slide_ids)), test=())
-    each, mark = settings.each_member(), fingerprint(cohort)
-    keys = [state_key(own, seed, mark, number) for number, own in enumerate(each)]
-    states = [out / f".training-{key}.state" for key in keys]
+    mark, decision, kept = fingerprint(cohort), None, []
     with writing_to(out):
+        if choice is not None:
+            key = state_key(settings, seed, f"{mark} {choice}")
+            kept = [out / f".choosing-{key}.json"]
+            decision = choose_settings(
+                cohort, whole, settings, choice, seed, memory_gb=memory_gb, on_epoch=on_epoch, fit=fit, kept=kept[0]
+            )
+            settings = choice.candidates(settings)[decision.chosen]
+            on_choice(decision)
+        keys = [state_key(own, seed, mark, number) for number, own in enumerate(settings.each_member())]
+        states = [out / f".training-{key}.state" for key in keys]
         trained = train_members(
-            cohort, whole, settings, seed, memory_gb=memory_gb, on_epoch=on_epoch, fit=fit, states=states
+            cohort,
+            whole,
+            settings,
+            seed,
+            memory_gb=memory_gb,
+            on_epoch=on_epoch,
+            fit=fit,
+            states=states,
+            choice=decision,
         )
         save_model(out, *together(cohort, trained, settings))
-        for state in states:
+        for state in [*states, *kept]:
             state.unlink(missing_ok=True)
     return tuple(one.progress for one in trained)
 
@@ -104,8 +125,11 @@ def train_members(
     on_epoch: OnEpoch | None = None,
     fit: Fit = fit_split,
     states: Sequence[Path] | None = None,
+    choice: Decision | None = None,
 ) -> list[Trained]:
-    """The single model, or each member of an ensemble, one after the other. states: files to resume each from."""
+    """The single model, or each member of an ensemble, one after the other. states: files to resume each from.
+
+    choice: how the settings were chosen."""
     each, splits = settings.each_member(), splits_of_members(cohort, split, settings, seed)
     feeds = lru_cache(maxsize=1)(partial(Feed, cohort))  # members of one graph share the prepared slides
     trained = []
@@ -114,7 +138,7 @@ def train_members(
         feed = feeds(graph, own.model.raster, memory_gb=memory_gb, level=own.level)
         state, member = states[number] if states else None, number if len(each) > 1 else None
         model, progress = fit(feed, splits[number], own, seed, 0, on_epoch, state, member=member)
-        card = make_card(feed, model, splits[number], own, seed, progress)
+        card = make_card(feed, model, splits[number], own, seed, progress, choice)
         held = splits[number].val if member is not None else ()
         predicted = predict_held_out(model, feed, held, own) if held else None
         trained.append(Trained(model, card, progress, predicted))
