@@ -154,14 +154,14 @@ def test_train_chooses_first_and_the_model_says_so(cohort: Cohort, tmp_path: Pat
     assert decided[0].chosen == "lr=0.01"
     assert training["settings"]["lr"] == 0.01
     assert training["choice"] == json.loads(json.dumps(decided[0].record()))
-    assert sorted(path.name for path in (tmp_path / "m").iterdir()) == ["model.json", "model.safetensors"]
+    assert not list((tmp_path / "m").glob(".*"))  # what it would have resumed from
     train_model(cohort, tmp_path / "same", settings.replace(lr=0.01))
     same, own = ((tmp_path / name / "model.safetensors").read_bytes() for name in ("same", "m"))
     assert same == own
 
 
 def test_a_choice_that_was_interrupted_resumes(cohort: Cohort, tmp_path: Path) -> None:
-    settings, whole = Settings(**SMALL), Fold(train=tuple(map(str, cohort.slide_ids)), test=())
+    settings, whole = Settings(lr=1e-9, **SMALL), Fold(train=tuple(map(str, cohort.slide_ids)), test=())
     passes: list[int] = []
 
     def cut(epoch: Any) -> None:
