@@ -1,6 +1,7 @@
 """Settings chosen inside the training patients of each fold."""
 
 import json
+import re
 import shutil
 from collections.abc import Callable
 from dataclasses import replace
@@ -13,8 +14,11 @@ import pytest
 from jigsawmil.cohort.split_files import write_folds
 from jigsawmil.cohort.splits import make_folds
 from jigsawmil.errors import StudyError
+from jigsawmil.report.describe import study_toml
+from jigsawmil.report.page import report_page
 from jigsawmil.study.run import Run
 from jigsawmil.study.study import Study, with_choices
+from jigsawmil.study.study_file import read_study
 from jigsawmil.synthetic.phantom import make_phantom, write_phantom
 from jigsawmil.train.choice import Choice
 
@@ -184,3 +188,25 @@ def test_other_candidates_are_not_mixed_in(
     run, ended = ran(choosing(phantom, more), out)
     assert len([name for name in ended if "try" in name]) == 4  # two inner folds of it in each of two folds
     assert list(run.choices["candidate"]) == ["lr=0.001", "lr=1e-05", "lr=1e-06"] * 2
+
+
+def test_the_report_shows_the_choice_and_asks_for_it_again(
+    chosen: tuple[Path, Run, list[str]], phantom: Path, choosing: Any, tmp_path: Path
+) -> None:
+    _, run, _ = chosen
+    page = report_page(run)
+    assert "What was chosen" in page
+    assert "against abmil, which has the default settings" in page
+    assert "Chosen in each fold: lr: 0.001, 1e-05" in page
+    picked = run.choices[run.choices["chosen"] == 1]
+    for name, times in picked["candidate"].value_counts().items():
+        assert re.search(rf"{name}( \(the default\))? in {times}", page)
+    (tmp_path / "study.toml").write_text(study_toml(run))
+    again, ours = read_study(tmp_path / "study.toml"), choosing(phantom)
+    assert (again.variants, again.choices) == (ours.variants, ours.choices)
+
+
+def test_the_report_of_a_run_that_chose_nothing_is_silent(finished: tuple[Path, Run]) -> None:
+    _, run = finished
+    assert run.choices.empty
+    assert "What was chosen" not in report_page(run)

@@ -225,3 +225,51 @@ def test_a_preset_holds_for_all_variants_or_for_one(tmp_path: Path) -> None:
     one = read_study(write(tmp_path, TOML.replace("k = 20", 'k = 20\npreset = "paper"'))).variants
     assert one["k 20"] == found["k 20"]
     assert one["abmil"] == Settings(method="abmil", epochs=7, lambda_="balanced")
+
+
+CHOOSING = """
+choose_folds = 4
+[cohorts.c]
+labels = "labels.csv"
+features = "features"
+[defaults]
+choose = { k = [8, 24], lambda = ["em", 0.5] }
+[variants.abmil]
+[variants.graph-abmil]
+[variants."graph-abmil+jigsaw"]
+choose = { conv = ["gat", "sage"] }
+[variants.graph-mil]
+choose = {}
+"""
+
+
+def test_a_file_says_what_variants_choose(tmp_path: Path) -> None:
+    """In [defaults] for all that can use it; a variant may say otherwise, or choose nothing."""
+    (tmp_path / "s.toml").write_text(CHOOSING)
+    study = read_study(tmp_path / "s.toml")
+    ours = ["abmil", "graph-abmil", "graph-abmil, chosen", "graph-abmil+jigsaw", "graph-abmil+jigsaw, chosen"]
+    assert list(study.variants) == [*ours, "graph-mil"]
+    found = {name: dict(choice.options) for name, choice in study.choices.items()}
+    assert found == {
+        "graph-abmil, chosen": {"k": (8, 24), "lambda": ("em", 0.5)},
+        "graph-abmil+jigsaw, chosen": {"conv": ("gat", "sage")},
+    }
+    assert {choice.folds for choice in study.choices.values()} == {4}
+    (tmp_path / "s.toml").write_text("choose_only = true\n" + CHOOSING)
+    assert list(read_study(tmp_path / "s.toml").variants) == ["abmil", "graph-abmil", "graph-abmil+jigsaw", "graph-mil"]
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "words"),
+    [
+        ("k = [8, 24]", "kk = [8, 24]", "s.toml: variants.abmil: choose: setting: found 'kk'"),
+        ('"sage"]', '"saga"]', "choose: conv: found 'saga'.*Did you mean 'sage'"),
+        ("choose_folds = 4", "choose_folds = 1", "choose_folds: found 1, expected a whole number of at least 2"),
+        ("choose_folds = 4", 'choose_folds = "4"', "choose_folds: found '4', expected a whole number"),
+        ("choose = {}", "choose = 8", r"variants.graph-mil.choose: found 8, expected a table"),
+    ],
+)
+def test_what_a_file_cannot_choose_is_refused_by_name(tmp_path: Path, old: str, new: str, words: str) -> None:
+    (tmp_path / "s.toml").write_text(CHOOSING.replace(old, new))
+    with pytest.raises(ConfigError, match=words):
+        read_study(tmp_path / "s.toml")

@@ -15,6 +15,7 @@ from ..cluster.ray import ray_cluster
 from ..cluster.storage import Mirror, is_url
 from ..cluster.studies import run_on_ray
 from ..cohort.cohort import Cohort
+from ..report.choices import choice_lines, choice_table, choices_of
 from ..report.control import blind_variants, control_lines, control_table
 from ..report.finish import finish_run, paper_form
 from ..report.paper_tables import PHANTOM, paper_tables
@@ -65,6 +66,11 @@ def show_study(study: Study, target: str | Path, where: WhereOptions, quiet: boo
         )
     for table in (summary_table(run.summary), comparison_table(run.comparisons)):
         screen.print(rendered(table, screen.width), "")
+    for cohort in run.cohorts:
+        for variant, rows in choices_of(run, cohort):
+            for line in choice_lines(run, cohort, variant, rows):
+                screen.print(escape(line), highlight=False, soft_wrap=True)
+            screen.print(rendered(choice_table(variant, rows), screen.width), "")
     show_control(study, run, screen)
     if form := paper_form(run):
         print_stacked(paper_tables(run.summary, form), screen)

@@ -2,6 +2,7 @@
 
 import json
 from collections.abc import Mapping
+from dataclasses import fields
 from pathlib import Path
 from typing import Any
 
@@ -12,6 +13,7 @@ from ..nn.jigsaws import JIGSAWS
 from ..nn.options import METHODS
 from ..nn.poolings import POOLINGS
 from ..study.run import Run
+from ..train.choice import Choice
 from ..train.config import TrainConfig
 from ..train.ensemble import parts_held_out
 from ..train.settings import Settings
@@ -71,6 +73,11 @@ def known_settings(settings: Mapping[str, Any]) -> Settings:
     return Settings(**{name: value for name, value in settings.items() if name in names})
 
 
+def known_choice(values: Mapping[str, Any]) -> Choice:
+    """What a variant chose from, as study.json has it."""
+    return Choice(**{field.name: values[field.name] for field in fields(Choice) if field.name in values})
+
+
 def study_toml(run: Run) -> str:
     """A study file that asks for this run again."""
     settings = {name: known_settings(own) for name, own in run.settings.items()}
@@ -80,6 +87,10 @@ def study_toml(run: Run) -> str:
     folds = {cohort: _given_folds(run, cohort) for cohort in run.cohorts}
     lines = [f"folds = {max(job.fold for job in run.jobs) + 1}", f"seeds = {list(run.seeds)}"]
     lines += ["by_site = true"] * run.record.by_site
+    choices = {name: known_choice(values) for name, values in run.record.choices.items()}
+    for choice in list(choices.values())[:1]:
+        lines += [f"choose_{name} = {getattr(choice, name)}" for name in ("folds", "repeats", "most")]
+        lines += ["choose_only = true"]  # the variants with default settings are named below
     lines += ["shuffle_control = true"] * (not run.control.empty)
     lines += ["attention = true"] * any(job.files.attention.is_file() for job in run.jobs)
     for cohort in run.cohorts:
@@ -90,7 +101,12 @@ def study_toml(run: Run) -> str:
             given["splits"] = str(folds[cohort])
         lines += [f"{key} = {_text(value)}" for key, value in given.items()]
     common = {name: one[name] for name in shared if one[name] != default[name]}
-    own = {name: {key: settings[name].flat()[key] for key in differ} for name in run.variants}
+    own: dict[str, dict[str, Any]] = {
+        name: {key: settings[name].flat()[key] for key in ["method"] * (name in choices) + differ}
+        for name in run.variants
+    }
+    for name, choice in choices.items():
+        own[name] |= {f"choose.{key}": list(values) for key, values in choice.options.items()}
     tables = {"defaults": common} | {f"variants.{_text(name)}": values for name, values in own.items()}
     for title, values in tables.items():
         lines += ["", f"[{title}]"] + [f"{key.rstrip('_')} = {_text(value)}" for key, value in values.items()]

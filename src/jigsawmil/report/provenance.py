@@ -7,7 +7,7 @@ from typing import Any
 from ..study.gather import by_reason
 from ..study.run import Run
 from ..train.settings import Settings
-from .describe import different, known_settings, method_words, study_toml, training_words
+from .describe import different, known_choice, known_settings, method_words, study_toml, training_words
 from .html import Html, join, listed, paragraphs, table, tag
 from .tables import counted
 
@@ -18,7 +18,10 @@ VERSIONS = ("jigsawmil", "commit", "python", "torch", "numpy", "machine", "threa
 def methods_section(run: Run) -> Html:
     """Each variant in words; how all were trained."""
     of = run.settings
-    entries = [join([tag("dt", _titled(name, of[name])), tag("dd", method_words(of[name]))]) for name in run.variants]
+    entries = [
+        join([tag("dt", _titled(name, of[name])), tag("dd", method_words(of[name]) + _chosen(run, name))])
+        for name in run.variants
+    ]
     trained: dict[str, list[str]] = {}
     for name in of:
         trained.setdefault(training_words(of[name]), []).append(name)
@@ -113,6 +116,19 @@ def _presets(variants: Iterable[Settings]) -> str:
     shared = [key for key in first if all(own.get(key) == first[key] for _, own in found)]
     but = [f"{key.rstrip('_')} = {_shown(first[key])}" for key in shared]
     return f"Preset {name}" + (f", but {', '.join(but)}." if but else ".")
+
+
+def _chosen(run: Run, variant: str) -> str:
+    """What a variant chose from; empty if it chose nothing."""
+    if variant not in run.record.choices:
+        return ""
+    choice = known_choice(run.record.choices[variant])
+    options = "; ".join(f"{name}: {', '.join(map(_shown, values))}" for name, values in choice.options.items())
+    times = f", {choice.repeats} times" * (choice.repeats > 1)
+    return (
+        f" Chosen in each fold: {options}, by cross-validation in {choice.folds} inner folds of the training "
+        f"patients{times}. The words above are of the default settings."
+    )
 
 
 def _titled(name: str, settings: Mapping[str, Any]) -> str:

@@ -18,6 +18,7 @@ from ..study.predictions import Pooled, fold_areas, pool
 from ..study.run import Run
 from ..tasks import FIGURES, Task, get_task
 from .attention import attention_caption, attention_rows
+from .choices import choice_lines, choice_table, choices_of
 from .control import blind_variants, control_lines, control_table
 from .examples import SHOWN, example_cards, has_attention
 from .headline import Answer, answer, behind
@@ -101,6 +102,8 @@ def cohort_sections(part: CohortPart) -> Iterator[Section]:
         return
     yield "Results", results_section(part)
     yield "Are the differences real?", comparison_section(part)
+    if chosen := choices_section(part):
+        yield "What was chosen", chosen
     if "curves" in part.task.sections:
         yield "ROC and precision-recall", curves_section(part)
     if "calibration" in part.task.sections:
@@ -159,6 +162,15 @@ def comparison_section(part: CohortPart) -> Html:
     ]
     shown = figures(comparison_table(part.comparisons), part.marks)
     return join([paragraphs(filter(None, words)), shown], "\n")
+
+
+def choices_section(part: CohortPart) -> Html:
+    """What each fold chose inside its training patients; empty if nothing was."""
+    parts = []
+    for variant, rows in choices_of(part.run, part.name):
+        first, *lines = choice_lines(part.run, part.name, variant, rows)
+        parts += [tag("p", tag("b", first)), paragraphs(lines), figures(choice_table(variant, rows), part.marks)]
+    return join(parts, "\n")
 
 
 def curves_section(part: CohortPart) -> Html:

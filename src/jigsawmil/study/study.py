@@ -102,6 +102,12 @@ def with_choices(
     return {"variants": own, "choices": chosen}
 
 
+def default_of(variant: str) -> str | None:
+    """The variant with default settings beside one that chooses; None if the name is not that of such a variant."""
+    ending = f", {CHOSEN}"
+    return variant.removesuffix(ending) if variant.endswith(ending) else None
+
+
 def on_standins(study: Study, folder: Path) -> Study:
     """The same study on phantoms under `folder`, one per cohort; their names say what they are, in every table.
 
