@@ -13,6 +13,7 @@ from pathlib import Path
 from .. import RESULTS, ROOT, write
 from .results_pictures import draw
 from .results_sections import Found, codex, jigsaw, learning, loop, standins, step, unseen
+from .results_selection import selection
 from .results_settings import presets, small
 
 PAGE = ROOT / "docs" / "results.md"
@@ -77,6 +78,12 @@ SECTIONS = (
     ),
     Section("presets", "The presets `default` and `paper`", "python -m benchmarks.evidence.presets", presets),
     Section("small_cohorts", "Small cohorts", "python -m benchmarks.evidence.small_cohorts", small),
+    Section(
+        "selection_bias",
+        "Choosing the epoch on the test fold",
+        "python -m benchmarks.evidence.selection_bias",
+        selection,
+    ),
     Section("crc_codex", "Real tissue: colorectal cancer by CODEX", "python -m benchmarks.evidence.crc_codex", codex),
     Section(
         "standins", "The paper's tables at full size, on stand-ins", "python -m benchmarks.evidence.standins", standins

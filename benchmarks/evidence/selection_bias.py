@@ -58,7 +58,7 @@ def stopped_at(losses: Sequence[float], patience: int, margin: float) -> int:
     """Index of the epoch that early stopping by these losses keeps."""
     best = 0
     for epoch, loss in enumerate(losses):
-        if epoch - best >= patience:
+        if epoch - best > patience:  # as many epochs since the best one have been run
             break
         if epoch == 0 or loss < losses[best] - margin:
             best = epoch

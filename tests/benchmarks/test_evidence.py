@@ -16,6 +16,7 @@ from benchmarks.evidence import (
     presets,
     results_page,
     results_settings,
+    selection_bias,
     small_cohorts,
     unseen,
 )
@@ -23,6 +24,8 @@ from scipy.stats import ttest_1samp
 
 from jigsawmil.errors import StudyError
 from jigsawmil.synthetic.phantom_options import phantom_spec
+from jigsawmil.train.config import TrainConfig
+from jigsawmil.train.progress import Epoch, Progress
 from jigsawmil.train.settings import Settings
 
 
@@ -326,3 +329,40 @@ def test_every_setting_in_which_the_presets_differ_has_an_arm() -> None:
     assert differ == {name for arm in presets.ARMS.values() for name in arm} - {"preset"}
     for arm in presets.ARMS.values():
         assert all(paper[name] == value for name, value in arm.items() if name != "preset")
+
+
+def test_stopping_by_a_list_of_losses_is_that_of_a_training() -> None:
+    """The rule of the benchmark keeps the epoch that a training with these losses keeps."""
+    rng = np.random.default_rng(0)
+    for _ in range(200):
+        losses = list(rng.uniform(0.5, 0.7, 30).round(2))
+        config = TrainConfig(epochs=30, patience=4, margin=0.05)
+        progress = Progress()
+        for number, loss in enumerate(losses, start=1):
+            if progress.stop(config):
+                break
+            better = loss < progress.best_loss - config.margin
+            progress.epochs.append(Epoch(number, 0, 0, 0, loss, 0, 0))
+            progress.best = number if better else progress.best
+        assert selection_bias.stopped_at(losses, 4, 0.05) + 1 == progress.best
+
+
+def test_only_the_rules_of_the_test_fold_look_at_it() -> None:
+    trace = {"inner": [0.7, 0.5, 0.6, 0.8], "loss": [0.9, 0.8, 0.7, 0.4], "auc": [0.5, 0.6, 0.9, 0.7]}
+    assert list(selection_bias.chosen(trace).values()) == [1, 3, 2, 3]
+    blind = {**trace, "loss": trace["loss"][::-1], "auc": trace["auc"][::-1]}
+    assert selection_bias.chosen(blind)[selection_bias.HONEST] == 1
+
+
+def test_the_bias_is_paired_within_cohorts() -> None:
+    rng = np.random.default_rng(0)
+    cohorts = []
+    for labels in selection_bias.LABELS:
+        for slides in selection_bias.SIZES:
+            for level in rng.uniform(0.3, 0.9, 4):
+                trace = {"inner": [0.5, 0.6], "loss": [0.6, 0.5], "auc": [level, level + 0.1]}
+                cohorts.append({"labels": labels, "slides": slides, "folds": [trace] * 3})
+    for row in selection_bias.table(cohorts):
+        gain = row.get("bias", {"mean": 0.0, "low": 0.0})
+        assert gain["mean"] == pytest.approx(0.0 if row["rule"] == selection_bias.HONEST else 0.1)
+        assert row["cohorts"] == (4 if row["slides"] else 8)

@@ -10,7 +10,7 @@ import typer
 
 from jigsawmil.cli.arguments import TableOptions
 from jigsawmil.cli.groups import grouped
-from jigsawmil.cli.options import MethodOptions, TargetOptions, WhereOptions, key_values
+from jigsawmil.cli.options import ChooseOptions, MethodOptions, TargetOptions, WhereOptions, key_values
 from jigsawmil.errors import ConfigError
 from jigsawmil.train.settings import Settings
 
@@ -120,3 +120,18 @@ def test_options_that_are_given_override_the_preset() -> None:
     assert own == Settings.preset("paper", method="abmil", epochs=50, clip=5.0)
     with pytest.raises(ConfigError, match="expected one of default, paper"):
         MethodOptions(preset="x").settings("abmil")
+
+
+def test_choose_reads_values_as_a_study_file_does() -> None:
+    given = ["k=8, 24", "gated=true,false", "lambda=em,0.5", "k=50"]
+    choice = ChooseOptions(given, choose_folds=4, choose_repeats=1).choice()
+    assert choice is not None
+    assert choice.options == {"k": (8, 24, 50), "gated": (True, False), "lambda": ("em", 0.5)}
+    assert (choice.folds, choice.repeats, choice.most) == (4, 1, 24)
+    assert ChooseOptions().choice() is None
+
+
+@pytest.mark.parametrize("given", ["k", "k=", "k=8,,50"])
+def test_choose_without_values_is_refused(given: str) -> None:
+    with pytest.raises(ConfigError, match=rf"--choose {given}: expected NAME=VALUE"):
+        ChooseOptions([given]).choice()

@@ -41,7 +41,7 @@ def files_of(run: Path) -> dict[str, bytes]:
     for name, data in found.items():
         if name.endswith("job.json"):
             record = json.loads(data)
-            found[name] = json.dumps({**record, "seconds": None}).encode()
+            found[name] = json.dumps({**record, "seconds": None, "peak_mb": None}).encode()
         if name.endswith("choices.csv"):
             table = pd.read_csv(run / name, dtype=str).drop(columns="seconds")
             found[name] = table.to_csv().encode()

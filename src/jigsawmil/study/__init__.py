@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from .published import Published, published_figures, published_patches
     from .run import Run, open_run
     from .runner import cross_validate
-    from .study import Study, cohort_spec
+    from .study import Study, cohort_spec, with_choices
     from .study_file import read_study
 else:
     __getattr__ = attach(__name__, __file__)
@@ -27,4 +27,5 @@ else:
 __all__ = [
     "Published", "Run", "Study", "cohort_patches", "cohort_spec", "compare_methods", "cross_validate", "open_run",
     "published_figures", "published_patches", "read_study", "run_maps", "standin_patches", "summarise",
+    "with_choices",
 ]  # fmt: skip

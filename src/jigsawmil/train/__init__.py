@@ -15,6 +15,7 @@ from ..lazy import attach
 if TYPE_CHECKING:
     from .apply import apply_model
     from .checkpoint import ModelCard, load_model, save_model
+    from .choice import Choice
     from .config import LambdaConfig, TrainConfig
     from .estimator import SlideClassifier
     from .policies import POLICIES, Policy
@@ -23,6 +24,6 @@ else:
     __getattr__ = attach(__name__, __file__)
 
 __all__ = [
-    "POLICIES", "LambdaConfig", "ModelCard", "Policy", "Settings", "SlideClassifier", "TrainConfig", "apply_model",
-    "load_model", "save_model",
+    "POLICIES", "Choice", "LambdaConfig", "ModelCard", "Policy", "Settings", "SlideClassifier", "TrainConfig",
+    "apply_model", "load_model", "save_model",
 ]  # fmt: skip
