@@ -68,7 +68,8 @@ def test_training_says_what_it_does(jigsawmil, given, quick, tmp_path: Path) -> 
     assert "jigsaw" in two
     assert "lambda" in two
     assert last == f"Kept epoch 2 of 2. The model is in {tmp_path / 'model'}."
-    assert sorted(path.name for path in (tmp_path / "model").iterdir()) == ["model.json", "model.safetensors"]
+    files = ["model.json", "model.safetensors", "training_slides.csv"]
+    assert sorted(path.name for path in (tmp_path / "model").iterdir()) == files
     card = load_model(tmp_path / "model")[1]
     assert (card.model.method, card.model.hidden, card.classes) == ("abmil+jigsaw", 16, ("normal", "tumour"))
 

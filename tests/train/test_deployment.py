@@ -28,8 +28,8 @@ from jigsawmil.train.settings import Settings
 from jigsawmil.train.train_model import train_model
 from jigsawmil.train.trained_on import TRAINED_ON, find_overlap
 
-SMALL: dict[str, Any] = {"hidden": 8, "attention_dim": 4, "grid": 3, "k": 4, "epochs": 3, "patience": 2, "lr": 1e-3}
-MADE = make_phantom("composition", slides=24, two_slides=0.2, dim=16, patches=20, seed=3)
+SMALL: dict[str, Any] = {"hidden": 8, "attention_dim": 4, "grid": 3, "k": 4, "epochs": 8, "patience": 4, "lr": 2e-2}
+MADE = make_phantom("composition", slides=24, two_slides=0.2, dim=16, patches=20, seed=3, noise=1.0)
 BAGS = list(MADE.bags)
 
 
@@ -74,7 +74,7 @@ def test_the_card_has_the_out_of_fold_figure_of_its_members(
 
 def test_the_threshold_makes_balanced_accuracy_highest(folder: Path, held_out: pd.DataFrame) -> None:
     _, card = load_model(folder)
-    assert card.threshold is not None
+    assert card.threshold not in (None, 0.5)
     assert card.performance is not None
     y, p = held_out["y"], held_out["p"]
     best = max(balanced_accuracy_score(y, p > cut) for cut in [0, *p, 1])
@@ -95,6 +95,9 @@ def test_rules_of_the_threshold() -> None:
     assert binary.decision(p).tolist() == binary.at(0.5).decision(p).tolist() == [0, 0, 1]
     assert binary.at(0.25).decision(p).tolist() == [1, 1, 1]
     assert binary.threshold is None  # the task itself stays as it was
+    assert binary.best_threshold(y, np.stack([1 - both, both], 1)) == pytest.approx(0.3)
+    mixed = np.tile(both[::2], 2)  # no better than chance
+    assert binary.best_threshold(y, np.stack([1 - mixed, mixed], 1)) == 0.5
     assert "0.25" in binary.at(0.25).decision_words
     assert several.best_threshold(np.array([0, 1]), p[:2]) is None
 
@@ -106,6 +109,18 @@ def test_a_single_model_decides_at_a_half_and_claims_nothing(cohort: Cohort, tmp
         _, card = load_model(tmp_path / name)
         assert (card.performance, card.threshold) == (None, None)
         assert "compare" in performance_lines(card)[0]
+
+
+def test_a_committee_has_a_figure_too(cohort: Cohort, tmp_path: Path) -> None:
+    """Each patient by the mean logit of the members that held it out."""
+    few: dict[str, Any] = {**SMALL, "epochs": 2, "patience": 1}
+    for members in (1, 3):
+        train_model(cohort, tmp_path / str(members), Settings(method="committee", members=members, **few))
+        _, card = load_model(tmp_path / str(members))
+        assert card.performance is not None
+        assert (card.performance["slides"], card.performance["members"]) == (24, len(card.members))
+        assert ("by the one member" in card.performance["predictions"]) == (members == 1)
+        assert SlideClassifier.load(tmp_path / str(members)).get_params()["members"] == members
 
 
 def test_what_a_model_was_trained_on(cohort: Cohort, folder: Path) -> None:

@@ -15,6 +15,7 @@ from ..lazy import attach
 if TYPE_CHECKING:
     from .bag import Bag
     from .counts import PatchStatistics, patch_statistics
+    from .digest import content_digest
     from .formats import BagInfo, find_bags, peek_bag, read_bag, register_format, write_bag
     from .provenance import Encoding
     from .tile_spec import TileSpec
@@ -22,6 +23,6 @@ else:
     __getattr__ = attach(__name__, __file__)
 
 __all__ = [
-    "Bag", "BagInfo", "Encoding", "PatchStatistics", "TileSpec", "find_bags", "patch_statistics", "peek_bag",
-    "read_bag", "register_format", "write_bag",
+    "Bag", "BagInfo", "Encoding", "PatchStatistics", "TileSpec", "content_digest", "find_bags", "patch_statistics",
+    "peek_bag", "read_bag", "register_format", "write_bag",
 ]  # fmt: skip

@@ -22,6 +22,7 @@ VERBS = {
     "patches": "cohorts",
     "compare": "studies",
     "study": "studies",
+    "compare-runs": "validation",
     "report": "reports",
     "view": "view",
     "heatmap": "maps",
@@ -29,6 +30,7 @@ VERBS = {
     "faithfulness": "maps",
     "train": "models",
     "predict": "models",
+    "validate": "validation",
     "phantom": "cohorts",
     "paint": "slides",
 }

@@ -107,7 +107,7 @@ def train(
     kept = ", ".join(f"epoch {own.best} of {len(own.epochs)}" for own in trained)
     what = "model" if len(trained) == 1 else f"ensemble of {len(trained)} models"
     screen.print(f"Kept {kept}. The {what} is in {out}.", soft_wrap=True)
-    for line in performance_lines(load_model(out)[1]):
+    for line in [] if quiet or len(trained) == 1 else performance_lines(load_model(out)[1]):
         screen.print(line, soft_wrap=True, highlight=False)
 
 

@@ -184,6 +184,14 @@ class Cohort:
         """Of what the features of one slide hold, see `content_digest`."""
         return content_digest(self.bag(index).features)
 
+    def for_model(self, task: str, classes: Sequence[str]) -> "Cohort":
+        """The same slides, their labels meaning what they mean to a trained model; an error names those it does not
+        know. Classes that the cohort lacks stay in their place."""
+        names = [self.label_of(slide) for slide in self.slides]
+        values = get_task(task).values_of(names, classes).tolist()
+        slides = tuple(replace(slide, label=value) for slide, value in zip(self.slides, values, strict=True))
+        return replace(self, slides=slides, classes=tuple(classes), task=task)
+
     def subset(self, indices: Sequence[int] | NDArray[np.int64] | NDArray[np.bool_]) -> "Cohort":
         """Some of the slides, in the given order (or by a mask); with the same classes."""
         chosen = np.arange(len(self))[np.asarray(indices, dtype=None if len(indices) else np.int64)]

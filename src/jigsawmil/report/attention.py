@@ -19,7 +19,6 @@ from ..maps.attention_figure import Panel, SlideRow, attention_figure
 from ..statistics.metrics import Floats
 from ..study.run import Run
 from ..synthetic.planted import Planted, read_planted
-from ..tasks import get_task
 from .examples import has_attention, kept_attention
 
 DPI = 300  # of a PNG
@@ -143,7 +142,7 @@ def _panel(run: Run, cohort: str, variant: str, slide: Shown) -> tuple[Floats | 
     kept = kept_attention(jobs, [slide.slide_id])
     table = run.predictions
     rows = table[(table["cohort"] == cohort) & (table["variant"] == variant) & (table["seed"] == jobs[0].seed)]
-    task, classes = get_task(run.task(cohort)), run.classes[cohort]
+    task, classes = run.deciding(cohort), run.classes[cohort]
     p = task.matrix(rows[rows["slide_id"] == slide.case].dropna(axis="columns", how="all"), classes)
     called = int(task.decision(p)[0])
     words = f"predicted {classes[called]}, p = {p[0, called]:.2f}"

@@ -29,7 +29,7 @@ class Example(NamedTuple):
 def surest(one: Pooled, right: bool, number: int = SHOWN) -> list[Example]:
     """The cases called rightly (or wrongly) with the highest probability, the surest first; ids break ties."""
     called = one.decision
-    p = one.probability.max(1)
+    p = one.probability[np.arange(len(called)), called]
     rows = np.flatnonzero((called == one.truth) == right)
     order = rows[np.argsort(-p[rows], kind="stable")][:number]
     return [

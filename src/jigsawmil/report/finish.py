@@ -4,11 +4,14 @@ from pathlib import Path
 from typing import Any
 
 from ..errors import StudyError
-from ..files import replacing
-from ..study.run import Run
+from ..files import new_folder, replacing, writing_to
+from ..study.run import Run, open_run
+from ..study.run_folder import RunFolder
 from ..study.runner import cross_validate
 from ..study.study import Study
+from ..study.validation import write_validation
 from .attention import write_attention_figure
+from .page import write_report
 from .paper_tables import PaperForm, paper_markdown
 from .pictures import write_pictures
 
@@ -23,6 +26,26 @@ def run_study(study: Study, out: str | Path, **options: Any) -> Run:
     run = cross_validate(study, out, **options)
     finish_run(run)
     return run
+
+
+def validate(source: str | Path, labels: str | Path, features: str | Path, out: str | Path, **options: Any) -> Run:
+    """Score a second, labelled cohort by a trained model, or by all fold models of a run together, and report on it.
+
+    source: folder of a model or a run. labels, features: of the new cohort. out: new folder, which appears whole:
+    predictions.csv and summary.csv with the columns of a run, by patient too, and report.html; it opens as a run.
+    options: variant, cohort (of a run; by default the last variant), allow_overlap (with the training set, else
+    refused), attention (keep it for maps), device, follow, and those of `Cohort.read` about columns and files.
+
+    Example: `validate("model", "new.csv", "new_features", "validation").summary`
+    """
+    out = Path(out)
+    if out.exists() and (not out.is_dir() or any(out.iterdir())):
+        found = "a folder that is not empty" if out.is_dir() else "a file"
+        raise StudyError(f"{out}: found {found}, expected a new folder for the validation. Give another --out.")
+    with writing_to(out.parent), new_folder(out) as folder:
+        write_validation(source, labels, features, folder, **options)
+        write_report(folder, RunFolder(folder).report, name=out.resolve().name)
+    return open_run(out)
 
 
 def finish_run(run: Run) -> list[Path]:

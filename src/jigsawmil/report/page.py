@@ -12,6 +12,7 @@ from ..study.run import Run, open_run
 from ..study.run_folder import RunFolder
 from .headline import overall
 from .html import Html, join, listed, tag
+from .part import CohortPart
 from .plots.styles import method_styles
 from .provenance import (
     methods_section,
@@ -21,7 +22,7 @@ from .provenance import (
     settings_section,
     software_section,
 )
-from .sections import CohortPart, Section, cohort_sections
+from .sections import Section, cohort_sections
 
 CSS = Path(__file__).with_name("report.css")
 COLUMNS_NEEDED = {
@@ -33,15 +34,15 @@ COLUMNS_NEEDED = {
 }
 
 
-def write_report(run: str | Path, out: str | Path) -> Path:
-    """Read a run folder, write its report, and give back the file.
+def write_report(run: str | Path, out: str | Path, *, name: str | None = None) -> Path:
+    """Read a run folder, write its report, and give back the file. name: of the run; None: that of its folder.
 
     Example: `write_report("run", "run/report.html")`
     """
     out = Path(out)
     if out.is_dir():
         raise StudyError(f"{out}: found a folder, expected a file to write. Give {RunFolder(out).report}.")
-    page = report_page(_opened(Path(run)))
+    page = report_page(_opened(Path(run)), name)
     with writing(out) as temporary:
         temporary.write_text(page, encoding="utf-8")
     return out
@@ -60,8 +61,8 @@ def _opened(path: Path) -> Run:
     return run
 
 
-def report_page(run: Run) -> Html:
-    """The whole page. The same run gives the same bytes."""
+def report_page(run: Run, name: str | None = None) -> Html:
+    """The whole page. The same run gives the same bytes. name: of the run; None: that of its folder."""
     if not run.jobs:
         raise StudyError(f"{run.folder}: no job is finished, so there is nothing to report. Run the study again.")
     styles = method_styles(run.variants)
@@ -71,7 +72,7 @@ def report_page(run: Run) -> Html:
     headline, further = _answer(parts)
     several = len(parts) > 1
     body = [
-        tag("p", f"jigsawmil report · {run.folder.resolve().name} · {' · '.join(run.cohorts)}", class_="eyebrow"),
+        tag("p", " · ".join(["jigsawmil report", name or run.folder.resolve().name, *run.cohorts]), class_="eyebrow"),
         tag("h1", headline),
         *further,
         phantom_section(run),

@@ -10,6 +10,7 @@ from ..train.settings import Settings
 from .describe import different, known_choice, known_settings, method_words, study_toml, training_words
 from .html import Html, join, listed, paragraphs, table, tag
 from .tables import counted
+from .validation import validation_command, validation_words
 
 PHANTOM_ENCODER = "phantom"  # what features of artificial slides name as their encoder
 VERSIONS = ("jigsawmil", "commit", "python", "torch", "numpy", "machine", "threads")
@@ -27,7 +28,7 @@ def methods_section(run: Run) -> Html:
         trained.setdefault(training_words(of[name]), []).append(name)
     several = len(trained) > 1
     words = [f"{', '.join(names)}: {how}" if several else how for how, names in trained.items()]
-    folds = (
+    folds = validation_words(run) or (
         "Cross-validation by patient: the slides of a patient are never on both sides. The test fold is seen by "
         "nothing before it is scored: neither stopping nor the choice of an epoch, lambda or a threshold."
     )
@@ -71,6 +72,8 @@ def software_section(run: Run) -> Html:
 
 def rerun_section(run: Run) -> Html:
     """The study file and the command."""
+    if run.record.validation is not None:
+        return tag("pre", validation_command(run))
     steps = [
         "Save this as study.toml. Its paths are those of the machine that ran it.",
         Html(tag("pre", study_toml(run))),
@@ -143,6 +146,8 @@ def _jobs(run: Run) -> str:
 
 
 def _time(run: Run) -> str:
+    if run.record.validation is not None:
+        return f"{duration(sum(float(job.seconds.get('predict') or 0) for job in run.jobs))} of predicting"
     fit = sum(float(job.seconds.get("fit") or 0) for job in run.jobs)
     predict = sum(float(job.seconds.get("predict") or 0) for job in run.jobs)
     epochs = sum(int(job.seconds.get("epochs") or 0) for job in run.jobs)

@@ -2,108 +2,49 @@
 
 import json
 from collections.abc import Iterator
-from dataclasses import dataclass
-from functools import cached_property
 
 import numpy as np
 import pandas as pd
 
-from ..drawing import Styles
 from ..errors import StudyError
 from ..maps.attention_figure import attention_figure
 from ..statistics.bands import RESAMPLES, Kind
 from ..study.control import shuffle_control
 from ..study.disagreement import disagreement
-from ..study.predictions import Pooled, fold_areas, pool
-from ..study.run import Run
-from ..tasks import FIGURES, Task, get_task
+from ..study.predictions import Pooled, fold_areas
+from ..tasks import FIGURES
 from .attention import attention_caption, attention_rows
 from .choices import choice_lines, choice_table, choices_of
 from .control import blind_variants, control_lines, control_table
 from .examples import SHOWN, example_cards, has_attention
-from .headline import Answer, answer, behind
+from .headline import behind
 from .html import Html, figures, join, listed, paragraphs, picture, table, tag
+from .part import CohortPart
 from .plots.agreement import calibration_figure, confusion_figure
 from .plots.curves import band_figure
 from .plots.forest import forest_figure
 from .plots.training import read_traces, trace_figure
 from .plots.trust import trust_figure
 from .tables import bounded, comparison_table, counted, number, summary_table
+from .validation import validation_section
 
 CALIBRATED = ("brier", "ece", "calibration_slope", "calibration_intercept")
 CALIBRATION = tuple(FIGURES[name].replace("\n", " ") for name in CALIBRATED)  # a table of their own
-COUNTS = ("folds", "seeds", "slides", "patients", "undefined_folds")
 A_FIGURE = 9  # panels, so that a figure fits a page
 Section = tuple[str, Html]  # title, content
-
-
-@dataclass(frozen=True, eq=False)
-class CohortPart:
-    """One cohort of a run; only methods all of whose folds are there are judged."""
-
-    run: Run
-    name: str
-    styles: Styles
-
-    @property
-    def classes(self) -> tuple[str, ...]:
-        return self.run.classes[self.name]
-
-    @property
-    def task(self) -> Task:
-        return get_task(self.run.task(self.name))
-
-    @cached_property
-    def summary(self) -> pd.DataFrame:
-        found = self.rows(self.run.summary)
-        return found.astype({name: int for name in COUNTS if name in found})
-
-    @cached_property
-    def comparisons(self) -> pd.DataFrame:
-        return self.rows(self.run.comparisons)
-
-    @cached_property
-    def predictions(self) -> pd.DataFrame:
-        table = self.rows(self.run.predictions).dropna(axis="columns", how="all")  # other cohorts have other classes
-        return table[table["variant"].isin(set(self.summary["variant"]))]
-
-    @cached_property
-    def pooled(self) -> dict[str, Pooled]:
-        found = pool(self.predictions, self.classes, self.task.name)
-        return {method: found[method] for method in self.summary["variant"]}
-
-    @property
-    def methods(self) -> dict[str, str]:
-        """Variants and their methods."""
-        return {variant: str(settings["method"]) for variant, settings in self.run.settings.items()}
-
-    @property
-    def baseline(self) -> str:
-        """The variant to beat: the first that is ABMIL, else the first of the study."""
-        judged = [str(name) for name in self.summary["variant"]]
-        return next((name for name in judged if self.methods.get(name) == "abmil"), judged[0])
-
-    @cached_property
-    def answer(self) -> Answer:
-        return answer(self.summary, self.comparisons, self.baseline)
-
-    @cached_property
-    def marks(self) -> dict[str, Html]:
-        """A spot of the method's colour, to be put before its name."""
-        return {m: tag("span", class_="swatch", style=f"background:{c}") for m, (c, _) in self.styles.items()}
-
-    def rows(self, frame: pd.DataFrame) -> pd.DataFrame:
-        return frame[frame["cohort"] == self.name] if len(frame) else frame
 
 
 def cohort_sections(part: CohortPart) -> Iterator[Section]:
     yield "Cohort", cohort_section(part)
     if part.summary.empty:
         return
-    yield "Results", results_section(part)
-    yield "Are the differences real?", comparison_section(part)
-    if chosen := choices_section(part):
-        yield "What was chosen", chosen
+    if part.run.record.validation is not None:
+        yield "Results", validation_section(part.run, part.styles[part.answer.best][0])
+    else:
+        yield "Results", results_section(part)
+        yield "Are the differences real?", comparison_section(part)
+        if chosen := choices_section(part):
+            yield "What was chosen", chosen
     if "curves" in part.task.sections:
         yield "ROC and precision-recall", curves_section(part)
     if "calibration" in part.task.sections:
@@ -114,7 +55,8 @@ def cohort_sections(part: CohortPart) -> Iterator[Section]:
         yield "Do the members agree?", members
     if len(part.run.control):
         yield "Does place matter?", control_section(part)
-    yield "Losses and lambda", training_section(part)
+    if part.run.record.validation is None:
+        yield "Losses and lambda", training_section(part)
     if attention := attention_section(part):
         yield "Attention", attention
     yield "Slides to look at", examples_section(part)
@@ -177,7 +119,7 @@ def curves_section(part: CohortPart) -> Html:
     single = len(part.task.curves(part.classes)) == 1  # then there is a panel for each method, else for each class
     banded = "each method" if single else part.answer.best
     caption = (
-        f"Pooled out-of-fold predictions. Band: pointwise 95 % interval of {banded} over {RESAMPLES} resamples of "
+        f"{part.predicted}. Band: pointwise 95 % interval of {banded} over {RESAMPLES} resamples of "
         "patients within classes. "
     )
     if part.summary["auc_oof"].isin([0, 1]).any():
@@ -213,21 +155,29 @@ def calibration_section(part: CohortPart) -> Html:
         for _, row in part.summary.iterrows()
     ]
     parts = [table(["variant", *(FIGURES[name].replace("\n", " ") for name in shown)], rows)]
-    for some in _some(part.pooled):
-        parts.append(picture(calibration_figure(some, part.styles), "Calibration", caption))
+    styles = {**part.styles, **dict.fromkeys(part.by_patient, part.styles[part.answer.best])}
+    for some in _some({**part.pooled, **part.by_patient}):
+        parts.append(picture(calibration_figure(some, styles), "Calibration", caption))
     return join(parts, "\n")
 
 
 def confusion_section(part: CohortPart) -> Html:
     used = part.task.decision_words
     seeds = " of the mean over seeds" if len(part.run.seeds) > 1 else ""
-    caption = f"The decision is {used}{seeds}; no threshold was chosen on data. Colour: share of the true class."
-    return join([picture(confusion_figure(s, part.classes), "Confusion", caption) for s in _some(part.pooled)], "\n")
+    chosen = "" if part.run.record.validation else "; no threshold was chosen on data"
+    caption = f"The decision is {used}{seeds}{chosen}. Colour: share of the true class."
+    return join(
+        [
+            picture(confusion_figure(s, part.classes), "Confusion", caption)
+            for s in _some({**part.pooled, **part.by_patient})
+        ],
+        "\n",
+    )
 
 
 def members_section(part: CohortPart) -> Html:
     """Whether disagreement of an ensemble's members points to errors; empty without ensembles."""
-    found = disagreement(part.predictions, part.classes, part.task.name)
+    found = disagreement(part.predictions, part.classes, part.task)
     if not found:
         return Html()
     words = (
@@ -283,9 +233,7 @@ def attention_section(part: CohortPart) -> Html:
 def examples_section(part: CohortPart) -> Html:
     best = part.answer.best
     what = "patients" if (part.predictions["slide_id"] == part.predictions["patient_id"]).all() else "slides"
-    parts = [
-        tag("p", f"The {what} of which {best} was surest, {SHOWN} of each kind at most, by its out-of-fold prediction.")
-    ]
+    parts = [tag("p", f"The {what} of which {best} was surest, {SHOWN} of each kind at most, by its prediction.")]
     for title, cards in example_cards(part.run, part.name, best, part.pooled[best], part.classes):
         parts += [tag("h4", title), cards]
     if has_attention(part.run, part.name, best):
@@ -329,6 +277,8 @@ def _sites(part: CohortPart, slides: pd.DataFrame) -> str:
     words = f"Sites: {len(counts)}; the largest, {counts.index[0]}, gave {share} of the slides"
     unknown = len(slides) - len(known)
     words += f", {counted(unknown, 'slide')} without one" if unknown else ""
+    if part.run.record.validation is not None:
+        return f"{words}."
     rows = part.rows(part.run.predictions).merge(known[["patient_id", "site"]].drop_duplicates(), on="patient_id")
     folds = rows.groupby(["seed", "site"])["fold"].nunique()
     apart = len(folds) > 0 and folds.max() == 1

@@ -6,7 +6,8 @@ every figure is: docs/statistics.md.
 """
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from pathlib import Path
 from typing import NamedTuple
 
 import numpy as np
@@ -70,6 +71,17 @@ def comparison_table(comparisons: pd.DataFrame) -> Table:
         Column("AUCs", [f"{a:.3f}, {b:.3f}" for a, b in zip(rows["auc_a"], rows["auc_b"], strict=True)], optional=True),
     ]
     return Table("Differences of AUC between methods", columns, _comparison_notes(rows), _ends(rows))
+
+
+def run_comparison_table(pairs: pd.DataFrame) -> Table:
+    """`comparison_table` of two runs: each variant with the run it is from. pairs: of `compare_runs`."""
+    places = {"a": "run_a", "b": "run_b"}
+    short = {end: Path(str(pairs[column].iloc[0])).name for end, column in places.items()}
+    if len(set(short.values())) == 1:
+        short = {end: str(pairs[column].iloc[0]) for end, column in places.items()}
+    named = {f"variant_{end}": pairs[f"variant_{end}"].astype(str) + f" [{name}]" for end, name in short.items()}
+    shown = comparison_table(pairs.assign(**named))
+    return replace(shown, title="Differences of AUC between two runs")
 
 
 def _summary_columns(summary: pd.DataFrame) -> list[Column]:

@@ -117,6 +117,19 @@ def bootstrap_interval(
     return Interval(area, float(low), float(high))
 
 
+def difference_interval(a: Interval, b: Interval) -> Interval:
+    """The difference of two AUCs of independent cohorts, a - b, with an interval from those of the two.
+
+    Zou and Donner's MOVER (2008): each bound joins the distances to the bounds that pull in its direction.
+
+    Example: `difference_interval(external, cross_validated).low`
+    """
+    low = np.hypot(a.auc - a.low, b.high - b.auc)
+    high = np.hypot(a.high - a.auc, b.auc - b.low)
+    difference = a.auc - b.auc
+    return Interval(difference, float(difference - low), float(difference + high))
+
+
 def resampled_patients(truth: ArrayLike, patients: ArrayLike, rng: np.random.Generator, resamples: int) -> Floats:
     """(resample, case): how often each case is in a resample. All slides of a patient are drawn together.
 

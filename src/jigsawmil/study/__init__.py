@@ -18,6 +18,7 @@ if TYPE_CHECKING:
     from .patches import cohort_patches, standin_patches
     from .published import Published, published_figures, published_patches
     from .run import Run, open_run
+    from .run_pairs import compare_runs
     from .runner import cross_validate
     from .study import Study, cohort_spec, with_choices
     from .study_file import read_study
@@ -25,7 +26,7 @@ else:
     __getattr__ = attach(__name__, __file__)
 
 __all__ = [
-    "Published", "Run", "Study", "cohort_patches", "cohort_spec", "compare_methods", "cross_validate", "open_run",
-    "published_figures", "published_patches", "read_study", "run_maps", "standin_patches", "summarise",
+    "Published", "Run", "Study", "cohort_patches", "cohort_spec", "compare_methods", "compare_runs", "cross_validate",
+    "open_run", "published_figures", "published_patches", "read_study", "run_maps", "standin_patches", "summarise",
     "with_choices",
 ]  # fmt: skip

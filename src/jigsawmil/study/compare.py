@@ -13,6 +13,7 @@ import pandas as pd
 from ..errors import StudyError
 from ..statistics.metrics import Floats, named, patient_level
 from ..statistics.paired import corrected_t_test, holm
+from ..tasks import Task
 from .predictions import Predictions, check_predictions
 
 COLUMNS = [
@@ -22,7 +23,7 @@ COLUMNS = [
 
 
 def compare_methods(
-    predictions: pd.DataFrame, classes: Sequence[str] | None = None, task: str | None = None
+    predictions: pd.DataFrame, classes: Sequence[str] | None = None, task: str | Task | None = None
 ) -> pd.DataFrame:
     """One row per pair of methods: AUCs, their difference (a - b), DeLong and corrected t, both Holm-adjusted.
 
@@ -47,7 +48,7 @@ def compare_methods(
 def summarise(
     predictions: pd.DataFrame,
     classes: Sequence[str] | None = None,
-    task: str | None = None,
+    task: str | Task | None = None,
     *,
     resamples: int = 2000,
     seed: int = 0,

@@ -8,9 +8,8 @@ import pandas as pd
 
 from ..statistics.intervals import Interval, delong_interval
 from ..statistics.metrics import auc
-from ..tasks import get_task
-
-SPREAD = "logit_std"  # column of a table of predictions: standard deviation over members, see `combine`
+from ..tasks import Task, get_task
+from ..train.ensemble import SPREAD
 
 
 class Disagreement(NamedTuple):
@@ -29,7 +28,7 @@ class Disagreement(NamedTuple):
     confidence: float | None
 
 
-def disagreement(predictions: pd.DataFrame, classes: Sequence[str], task: str) -> list[Disagreement]:
+def disagreement(predictions: pd.DataFrame, classes: Sequence[str], task: str | Task) -> list[Disagreement]:
     """Of every variant whose predictions have a spread. predictions: of one cohort; all seeds count as cases.
 
     Example: `disagreement(run.predictions, run.classes["cohort"], "binary")`

@@ -11,11 +11,10 @@ from ..cohort.cohort import Cohort
 from ..errors import StudyError
 from ..files import write_csv
 from ..tasks import get_task
-from ..train.ensemble import combine
+from ..train.ensemble import SPREAD, combine
 from ..train.origin import origin
 from .compare import compare_methods, summarise
 from .control import shuffle_control
-from .disagreement import SPREAD
 from .job import LOGIT, Job
 from .records import CohortRecord, StudyRecord
 from .run_folder import RunFolder
@@ -49,13 +48,7 @@ def gather(
     if shuffled:
         moved = _write_tables(run.control, shuffled, cohorts)
         _write_control(run, {False: (plain, predictions), True: (shuffled, moved)}, cohorts)
-    rows = [
-        {"cohort": name, "name": entry.name, "reason": entry.reason}
-        for name, cohort in cohorts.items()
-        for entry in cohort.left_out
-    ]
-    write_csv(pd.DataFrame(rows, columns=["cohort", "name", "reason"]), run.table("left_out"))
-    write_csv(_slides(cohorts), run.table("slides"))
+    write_slides(run, cohorts)
     record = StudyRecord(
         cohorts={name: _cohort_record(study, name, cohort) for name, cohort in cohorts.items()},
         variants=tuple(study.variants),
@@ -87,8 +80,14 @@ def _cohort_record(study: Study, name: str, cohort: Cohort) -> CohortRecord:
     )
 
 
-def _slides(cohorts: Mapping[str, Cohort]) -> pd.DataFrame:
-    """A row a slide, so that a run folder says by itself what it is about."""
+def write_slides(run: RunFolder, cohorts: Mapping[str, Cohort]) -> None:
+    """The tables of slides, so that a run folder says by itself what it is about, and of what was left out."""
+    left = [
+        {"cohort": name, "name": entry.name, "reason": entry.reason}
+        for name, cohort in cohorts.items()
+        for entry in cohort.left_out
+    ]
+    write_csv(pd.DataFrame(left, columns=["cohort", "name", "reason"]), run.table("left_out"))
     rows = [
         {
             "cohort": name,
@@ -102,7 +101,7 @@ def _slides(cohorts: Mapping[str, Cohort]) -> pd.DataFrame:
         for name, cohort in cohorts.items()
         for slide in cohort.slides
     ]
-    return pd.DataFrame(rows)
+    write_csv(pd.DataFrame(rows), run.table("slides"))
 
 
 def _write_tables(run: RunFolder, jobs: Sequence[Job], cohorts: Mapping[str, Cohort]) -> pd.DataFrame:

@@ -77,7 +77,7 @@ class Pooled:
         return self.task.decision(self.probability)
 
 
-def pool(predictions: pd.DataFrame, classes: Sequence[str], task: str | None = None) -> dict[str, Pooled]:
+def pool(predictions: pd.DataFrame, classes: Sequence[str], task: str | Task | None = None) -> dict[str, Pooled]:
     """method -> its pooled predictions, methods in order of appearance."""
     table = check_predictions(predictions, classes, task)
     pooled = {}
@@ -88,14 +88,14 @@ def pool(predictions: pd.DataFrame, classes: Sequence[str], task: str | None = N
     return pooled
 
 
-def fold_areas(predictions: pd.DataFrame, classes: Sequence[str], task: str | None = None) -> pd.DataFrame:
+def fold_areas(predictions: pd.DataFrame, classes: Sequence[str], task: str | Task | None = None) -> pd.DataFrame:
     """`variant,seed,fold,auc` of every test fold; nan where it lacks a class."""
     table = check_predictions(predictions, classes, task)
     parts = [table.fold_aucs(method).rename("auc").reset_index().assign(variant=method) for method in table.methods]
     return pd.concat(parts, ignore_index=True)
 
 
-def check_predictions(predictions: pd.DataFrame, classes: Sequence[str] | None, task: str | None) -> Predictions:
+def check_predictions(predictions: pd.DataFrame, classes: Sequence[str] | None, task: str | Task | None) -> Predictions:
     """The table with everything checked, or an error that names the slides."""
     if predictions.empty:
         raise StudyError(

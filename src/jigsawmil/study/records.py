@@ -27,11 +27,29 @@ class CohortRecord:
 
 
 @dataclass(frozen=True, kw_only=True)
+class ValidationRecord:
+    """What was validated on the cohort of a run, which no model of it was trained on.
+
+    source: folder of the model or the run. models: how many answer together; words: what they are. threshold: fixed in
+    training. reference: the figures that training states, by the names of summary.csv; empty if there are none;
+    reference_words: what they are. overlap: with the training set, in words; empty if there is none.
+    """
+
+    source: str
+    models: int
+    words: str
+    threshold: float | None = None
+    reference: Mapping[str, Any] = field(default_factory=dict)
+    reference_words: str = ""
+    overlap: str = ""
+
+
+@dataclass(frozen=True, kw_only=True)
 class StudyRecord:
     """study.json. settings: of each variant, by their flat names; the defaults of one that chooses. choices: what those
     choose from, as `Choice` has it. jobs: how many were asked for, those of the control included and those that choose
     not; None if not recorded. failed: names of jobs and why. phantom: the cohorts are stand-ins. file: the study
-    file, if there was one."""
+    file, if there was one. validation: of a run that validates a model on a cohort of its own."""
 
     cohorts: Mapping[str, CohortRecord]
     variants: tuple[str, ...] = ()
@@ -44,12 +62,13 @@ class StudyRecord:
     published: Published | None = None
     file: str | None = None
     origin: Mapping[str, Any] = field(default_factory=dict)
+    validation: ValidationRecord | None = None
 
     @classmethod
     def read(cls, path: Path) -> "StudyRecord":
         """Raises ValueError, KeyError, TypeError or AttributeError if the file is not one."""
         values = json.loads(path.read_text())
-        published = values.get("published")
+        published, validation = values.get("published"), values.get("validation")
         return cls(
             cohorts={name: _cohort(values["cohorts"][name], names) for name, names in values["classes"].items()},
             variants=tuple(values.get("variants") or ()),
@@ -62,6 +81,7 @@ class StudyRecord:
             published=None if published is None else Published(**published),
             file=values.get("file"),
             origin=values.get("origin") or {},
+            validation=None if validation is None else ValidationRecord(**validation),
         )
 
     def write(self, path: Path) -> None:

@@ -13,8 +13,9 @@ from ..bags.formats import find_bags, read_bag
 from ..cohort.labels import slide_name
 from ..config import choose
 from ..errors import FeatureError, StudyError
+from ..tasks import Task, get_task
 from .records import JobRecord, StudyRecord
-from .run_folder import TABLES, JobFolder, RunFolder
+from .run_folder import PATIENT_TABLES, TABLES, JobFolder, RunFolder
 
 TEXT = (
     *("cohort", "slide_id", "patient_id", "label", "site", "features", "name", "reason", "positive", "level"),
@@ -62,6 +63,8 @@ class Run:
     control_tests: pd.DataFrame = field(repr=False)
     left_out: pd.DataFrame = field(repr=False)
     slides: pd.DataFrame = field(repr=False)
+    patient_predictions: pd.DataFrame = field(default_factory=pd.DataFrame, repr=False)  # of a validation
+    patient_summary: pd.DataFrame = field(default_factory=pd.DataFrame, repr=False)
 
     @property
     def files(self) -> RunFolder:
@@ -103,6 +106,11 @@ class Run:
 
     def task(self, cohort: str) -> str:
         return self.record.cohorts[cohort].task
+
+    def deciding(self, cohort: str) -> Task:
+        """The task of a cohort; of a validation, with decisions at the threshold that training fixed."""
+        validation = self.record.validation
+        return get_task(self.task(cohort)).at(None if validation is None else validation.threshold)
 
     def cohort_of(self, slide_id: str, cohort: str | None = None) -> str:
         """The cohort that a slide belongs to; it must be named where the slide is in several."""
@@ -197,7 +205,7 @@ def open_run(path: str | Path) -> Run:
         ) from error
     one = next(iter(record.cohorts))
     try:
-        tables = {name: _table(files.table(name), one) for name in TABLES}
+        tables = {name: _table(files.table(name), one) for name in (*TABLES, *PATIENT_TABLES)}
         tables["control"] = _table(files.control.table("predictions"), one)
         tables["control_tests"] = _table(files.control.table("control"), one)
     except (ValueError, OSError) as error:

@@ -6,6 +6,7 @@ Nothing else spells the name of a file of a run: `RunFolder` and `JobFolder` kno
     jobs/COHORT/VARIANT/seedN-foldN[-memberN]/    job.json, predictions.csv, trace.csv, the model, attention.safetensors
     choose/COHORT/VARIANT/seedN-foldN/CANDIDATE/repeatN-innerN/    inner jobs: job.json, predictions.csv, trace.csv
     control/    jobs/ and tables with the places of patches shuffled, and control.csv
+    patient_predictions.csv  patient_summary.csv    of a validation, which has one fold that no job was trained on
     plots/  faithfulness/COHORT/VARIANT.json  table.md  report.html  standins/
 """
 
@@ -20,6 +21,7 @@ from ..train.checkpoint import CARD, WEIGHTS
 from ..train.choice import Inner
 
 TABLES = ("predictions", "summary", "comparisons", "choices", "slides", "left_out")
+PATIENT_TABLES = ("patient_predictions", "patient_summary")  # of a validation, by the mean logit of a patient's slides
 
 
 @dataclass(frozen=True)
@@ -72,7 +74,7 @@ class RunFolder:
         return self.path / "study.json"
 
     def table(self, name: str) -> Path:
-        """name: one of TABLES, or `control` in the folder of the control."""
+        """name: one of TABLES or PATIENT_TABLES, or `control` in the folder of the control."""
         return self.path / f"{name}.csv"
 
     @property

@@ -57,8 +57,10 @@ class BinaryTask(ClassTask):
         return (1,)
 
     def best_threshold(self, y: Integers, p: Floats) -> float | None:
-        """The one that makes balanced accuracy highest."""
-        return statistics.balanced_threshold(y == 1, p[:, 1])
+        """The one that makes balanced accuracy highest; 0.5 unless the predictions are better than chance (DeLong's
+        interval lies above an AUROC of 0.5)."""
+        better = statistics.delong_interval(y == 1, p[:, 1]).low > 0.5
+        return statistics.balanced_threshold(y == 1, p[:, 1]) if better else 0.5
 
     def decision(self, p: ArrayLike) -> Integers:
         if self.threshold is None:

@@ -49,6 +49,20 @@ class ClassTask(Task):
         number = {name: index for index, name in enumerate(classes)}
         return Targets(tuple(classes), np.array([number[label] for label in labels], dtype=np.int64))
 
+    def reads_as(self) -> str:
+        return "multiclass"
+
+    def values_of(self, labels: Sequence[str], classes: Sequence[str]) -> Integers:
+        unknown = [name for name in sort_classes(set(labels)) if name not in classes]
+        if unknown:
+            slides = sum(label in unknown for label in labels)
+            raise LabelError(
+                f"{slides} of {len(labels)} slides have labels that the model does not know: {quoted(unknown)}; "
+                f"expected {quoted(classes)}. Name another column (--label-column), write the labels as in training, "
+                "or leave those slides out of the table."
+            )
+        return np.array([list(classes).index(label) for label in labels], dtype=np.int64)
+
     def order(self, classes: list[str], positive: str | None) -> list[str]:
         """Sorted classes in the order of the head; a LabelError if they do not fit the task."""
         if positive is not None:

@@ -10,6 +10,8 @@ from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple, Self
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
+from ..errors import LabelError
+
 if TYPE_CHECKING:
     import pandas as pd
 
@@ -95,6 +97,15 @@ class Task(ABC):
         """What the labels of all slides mean; a LabelError if the task cannot be about them.
 
         positive: the class that the user calls positive."""
+
+    def values_of(self, labels: Sequence[str], classes: Sequence[str]) -> Integers:
+        """Target values of the labels of another cohort, under the classes of a trained model; a LabelError names
+        labels that it does not know."""
+        raise LabelError(f"{self.name}: a model of this task cannot be held against the labels of another cohort yet.")
+
+    def reads_as(self) -> str:
+        """The task by which the label table of another cohort is read first: that cohort may lack some classes."""
+        return self.name
 
     def label_problems(self, slides: Sequence[tuple[str, str]]) -> Iterable[LabelProblem]:
         """For the audit of a label table. slides: (patient id, label) of each."""

@@ -7,10 +7,8 @@ import numpy as np
 
 from ..tasks import Task, get_task
 from .checkpoint import ModelCard
-from .ensemble import combine
+from .ensemble import SPREAD, combine
 from .infer import Seen
-
-SPREAD = "logit_std"  # column: standard deviation of the logit over the members of an ensemble
 
 
 class Answers:

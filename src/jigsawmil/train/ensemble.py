@@ -20,6 +20,7 @@ from ..tasks import get_task
 from .settings import Settings
 
 Floats = NDArray[np.float64]
+SPREAD = "logit_std"  # column of a table of predictions: standard deviation over members, see `combine`
 
 
 class Ensemble(nn.Module):

@@ -16,7 +16,7 @@ from ..cohort.cohort import Cohort
 from ..cohort.splits import Fold
 from ..config import settings_of
 from ..errors import FeatureError, StudyError
-from ..nn.options import DEFAULT_METHOD
+from ..nn.options import DEFAULT_METHOD, METHODS
 from ..tasks import get_task, reading_options
 from .apply import apply_model
 from .checkpoint import load_model, save_model
@@ -106,7 +106,8 @@ class SlideClassifier(ClassifierMixin, BaseEstimator):
             )
         training = card.training or {}
         settings = {name: value for name, value in training.get("settings", {}).items() if name != "device"}
-        settings |= {"seed": training.get("seed", 0), "members": max(1, len(card.members))}
+        kinds = len(METHODS[settings.get("method", DEFAULT_METHOD)].members) or 1
+        settings |= {"seed": training.get("seed", 0), "members": max(1, len(card.members) // kinds)}
         settings |= reading_options(card.model.task, card.classes)
         classifier = cls(**{name: value for name, value in settings.items() if name in cls._get_param_names()})
         classifier.model_, classifier.card_, classifier.classes_ = model, card, np.array(card.classes)

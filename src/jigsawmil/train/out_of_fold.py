@@ -9,17 +9,17 @@ from collections.abc import Sequence
 from typing import Any, NamedTuple
 
 import numpy as np
-import pandas as pd
 
 from ..cohort.cohort import Cohort
 from ..nn.model import Model
 from ..tasks import get_task
 from .checkpoint import ModelCard
-from .feed import Feed
+from .ensemble import Floats
+from .feed import Feed, cohort_groups
 from .infer import run_model
 from .settings import Settings
 
-WORDS = "each patient by the one member that held it out to stop by"
+ONE = "each patient by the one member that held it out"
 
 
 class Assessment(NamedTuple):
@@ -29,36 +29,39 @@ class Assessment(NamedTuple):
     threshold: float | None = None
 
 
-def predict_held_out(model: Model, feed: Feed, slides: Sequence[str], settings: Settings) -> pd.DataFrame:
-    """slide_id, patient_id, label (a target value) and one column per class."""
+Held = dict[int, Floats]  # bag -> (logit,) by a member that held it out
+
+
+def predict_held_out(model: Model, feed: Feed, slides: Sequence[str], settings: Settings) -> Held:
+    """Logits of the bags that hold these slides."""
     bags = feed.bags_of(slides)
     found = run_model(model, feed.prepared(bags), device=settings.train.device, precision=settings.train.precision)
-    rows = []
-    for bag, seen in zip(bags, found, strict=True):
-        first = feed.cohort.slides[feed.members[bag][0]]
-        rows.append([seen.name, first.patient_id, first.label, *seen.probabilities])
-    return pd.DataFrame(rows, columns=["slide_id", "patient_id", "label", *range(len(feed.cohort.classes))])
+    return {bag: seen.logits for bag, seen in zip(bags, found, strict=True)}
 
 
-def assess(cohort: Cohort, parts: Sequence[pd.DataFrame], bags: int) -> Assessment:
-    """Figures and threshold from what each member predicted of its held-out part. bags: how many the cohort has; if
-    not every one was held out exactly once (a single model, a training without stopping), nothing is known."""
-    table = pd.concat(parts, ignore_index=True) if parts else pd.DataFrame({"slide_id": []})
-    if len(table) != bags or table["slide_id"].duplicated().any():
+def assess(cohort: Cohort, level: str, parts: Sequence[Held]) -> Assessment:
+    """Figures and threshold from what each member says of its held-out part; of several members that held out the same
+    bag (of a committee, one of each kind), the mean logit. If bags were held out by no member (a single model, a
+    training without stopping), or some by more members than others, nothing is known."""
+    groups = cohort_groups(cohort, level)
+    said = [[part[bag] for part in parts if bag in part] for bag in range(len(groups))]
+    if len({len(logits) for logits in said}) != 1 or not said[0]:
         return Assessment()
-    task = get_task(cohort.task)
-    y, p = table["label"].to_numpy(), table[list(range(len(cohort.classes)))].to_numpy()
-    patients = table["patient_id"].to_numpy()
+    task, first = get_task(cohort.task), [slides[0] for _, slides in groups]
+    mean = np.stack([np.mean(logits, axis=0) for logits in said])
+    y, p = cohort.labels[first], task.probabilities(mean, len(cohort.classes))
+    patients = cohort.patients[first]
     threshold = task.best_threshold(y, p)
     interval = task.interval(y, p, patients)
     boot = task.bootstrap(y, p, patients, np.random.default_rng(0), resamples=2000)
     figures = task.at(threshold).score(y, p)
     area = {"auc_oof": figures.pop("auc"), "auc_low": interval.low, "auc_high": interval.high}
     area |= {"boot_low": boot.low, "boot_high": boot.high}
-    counts = {"slides": len(table), "patients": table["patient_id"].nunique(), "members": len(parts)}
     figures.pop("undefined", None)
     known = {name: None if np.isnan(value) else float(value) for name, value in {**area, **figures}.items()}
-    return Assessment({"predictions": WORDS, **known, **counts}, threshold)
+    words = ONE if len(said[0]) == 1 else f"each patient by the {len(said[0])} members that held it out"
+    counts = {"slides": len(groups), "patients": len(set(patients)), "members": len(parts)}
+    return Assessment({"predictions": words, **known, **counts}, threshold)
 
 
 def performance_lines(card: ModelCard) -> list[str]:
@@ -69,7 +72,10 @@ def performance_lines(card: ModelCard) -> list[str]:
         kind = "auc" if figures.get("auc_low") is not None else "boot"
         reached = f"{shown(figures['auc_oof'])} [{shown(figures[f'{kind}_low'])}, {shown(figures[f'{kind}_high'])}]"
         lines.append(f"Out of fold, {figures['predictions']}: AUROC {reached} on {figures['slides']} cases.")
-        lines.append("This is the figure of single members; it stopped them too. The ensemble is their mean.")
+        lines.append(
+            "The ensemble averages all members, so it is likely to be better; but members also stop by the patients "
+            "they hold out, which favours this figure a little."
+        )
         if (card.training or {}).get("choice"):
             lines.append(
                 "The same patients chose the settings, which makes the figure optimistic; `compare` has no such bias."

@@ -8,8 +8,6 @@ from functools import lru_cache, partial
 from pathlib import Path
 from typing import NamedTuple, Protocol
 
-import pandas as pd
-
 from ..cohort.cohort import Cohort
 from ..cohort.splits import Fold
 from ..errors import LabelError, StudyError
@@ -22,7 +20,7 @@ from .ensemble import Ensemble, splits_of_members
 from .feed import Feed
 from .fit import Epoch, Progress
 from .fold import fit_split, make_card
-from .out_of_fold import assess, predict_held_out
+from .out_of_fold import Held, assess, predict_held_out
 from .settings import Settings
 
 OnEpoch = Callable[[Epoch], None]
@@ -97,7 +95,7 @@ class Trained(NamedTuple):
     model: Model
     card: ModelCard
     progress: Progress
-    held_out: pd.DataFrame | None
+    held_out: Held
 
 
 def together(cohort: Cohort, trained: Sequence[Trained], settings: Settings) -> tuple[Model | Ensemble, ModelCard]:
@@ -108,9 +106,7 @@ def together(cohort: Cohort, trained: Sequence[Trained], settings: Settings) -> 
     model, card = ensemble_of([(one.model, one.card) for one in trained])
     if len(trained) == 1:
         return model, card
-    bags = len(set(cohort.patients if settings.level == "patient" else cohort.slide_ids))
-    parts = [one.held_out for one in trained if one.held_out is not None]
-    figures, threshold = assess(cohort, parts, bags)
+    figures, threshold = assess(cohort, settings.level, [one.held_out for one in trained])
     training = {**(card.training or {}), "settings": settings.flat()}
     return model, replace(card, training=training, performance=figures, threshold=threshold)
 
@@ -140,8 +136,7 @@ def train_members(
         model, progress = fit(feed, splits[number], own, seed, 0, on_epoch, state, member=member)
         card = make_card(feed, model, splits[number], own, seed, progress, choice)
         held = splits[number].val if member is not None else ()
-        predicted = predict_held_out(model, feed, held, own) if held else None
-        trained.append(Trained(model, card, progress, predicted))
+        trained.append(Trained(model, card, progress, predict_held_out(model, feed, held, own) if held else {}))
     return trained
 
 

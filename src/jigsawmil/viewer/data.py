@@ -21,9 +21,8 @@ from ..maps.patch_maps import PatchMaps
 from ..maps.values import percentiles
 from ..slides.slide import Slide
 from ..study.cases import run_maps
-from ..study.disagreement import SPREAD
 from ..study.run import Run
-from ..tasks import get_task
+from ..train.ensemble import SPREAD
 from .slides import SlideFolder
 
 Floats = NDArray[np.floating[Any]]
@@ -83,7 +82,7 @@ class Library:
         table = run.slides[run.slides["cohort"] == cohort][["slide_id", "patient_id", "label"]].reset_index(drop=True)
         found = run.predictions
         found = found[(found["cohort"] == cohort) & (found["variant"] == variant) & (found["seed"] == seed)]
-        task = get_task(run.task(cohort))
+        task = run.deciding(cohort)
         p = task.matrix(found, classes)
         called = task.decision(p)
         spread = found[SPREAD] if SPREAD in found else [np.nan] * len(found)

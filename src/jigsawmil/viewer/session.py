@@ -15,7 +15,7 @@ from ..errors import FeatureError, JigsawmilError, SlideError
 from ..maps.patch_maps import PatchMaps
 from ..maps.values import colour_limit
 from ..slides.slide import Slide
-from ..study.disagreement import SPREAD
+from ..train.ensemble import SPREAD
 from .data import Key, Library, Placement, attribution_of, columns, evidence_of, place, shifts
 from .page import EDGES, make_page
 from .pictures import gallery, patch_card

@@ -113,8 +113,9 @@ def band_figure(
 
 
 def _line(ax: Axes, one: Pooled, index: int, kind: Kind, colour: str, dash: Dash, width: float) -> None:
-    points = curve(one.truth == index, one.probability[:, index], kind)
-    if np.isfinite(points.y).all():  # not where a class is missing
+    positive = one.truth == index
+    if positive.any() and not positive.all():  # else a class is missing
+        points = curve(positive, one.probability[:, index], kind)
         steps = "steps-pre" if kind == "pr" else "default"
         ax.plot(points.x, points.y, color=colour, linestyle=dash, linewidth=width, drawstyle=steps)
 

@@ -1,5 +1,6 @@
 """AUC of each method with its interval, one below the other."""
 
+from collections.abc import Mapping
 from pathlib import Path
 from textwrap import fill
 
@@ -9,6 +10,7 @@ from matplotlib.figure import Figure
 from matplotlib.lines import Line2D
 
 from ...drawing import GREY, Styles, own_style, save
+from ...statistics.intervals import Interval
 from ..tables import cohort_line, cohorts, interval
 from .styles import method_styles
 
@@ -64,3 +66,21 @@ def forest_figure(summary: pd.DataFrame, folds: pd.DataFrame | None = None, styl
 def _stated(row: pd.Series) -> str:
     low, high = interval(row)
     return f"{row['auc_oof']:.3f} [{low:.3f}, {high:.3f}]"
+
+
+def interval_figure(areas: Mapping[str, Interval], colour: str) -> Figure:
+    """Several AUROCs with their intervals, one below the other; the last in grey."""
+    figure = Figure(figsize=(7.2, 0.32 * len(areas) + 0.75), layout="constrained")
+    ax = figure.subplots()
+    for y, area in enumerate(areas.values()):
+        own = "0.45" if y and y == len(areas) - 1 else colour
+        ax.plot([area.low, area.high], [y, y], color=own, linewidth=2, solid_capstyle="butt")
+        ax.plot(area.auc, y, "s", color=own, markersize=6)
+        stated = f"{area.auc:.3f} [{area.low:.3f}, {area.high:.3f}]"
+        ax.text(1.02, y, stated, transform=ax.get_yaxis_transform(), va="center")
+    ax.axvline(0.5, color=GREY, linewidth=0.8, linestyle=(0, (4, 4)))
+    least = min(0.5, *(area.low for area in areas.values()))
+    ax.set(ylim=(len(areas) - 0.5, -0.5), xlim=(np.floor(least * 20 - 0.2) / 20, 1.005), xlabel="AUROC")
+    ax.set_yticks(range(len(areas)), list(areas))
+    ax.tick_params(axis="y", length=0)
+    return figure

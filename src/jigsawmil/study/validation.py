@@ -1,0 +1,301 @@
+"""A trained model on a second, labelled cohort: external validation.
+
+What is written is a run with one variant and one fold, whose test slides are the whole cohort, and with one job for
+each model that answers. So report, viewer and maps read a validation as they read any other run.
+"""
+
+import time
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any
+
+import pandas as pd
+from safetensors.numpy import save_file
+
+from ..bags.formats import peek_bag
+from ..cohort.cohort import Cohort
+from ..cohort.options import TARGET, CohortOptions
+from ..config import choose, from_mapping
+from ..errors import ConfigError, StudyError
+from ..files import write_csv
+from ..nn.model import Model
+from ..tasks import get_task
+from ..train.answers import Answers
+from ..train.apply import Item, apply_groups, check_fits
+from ..train.checkpoint import CARD, ModelCard, load_members, load_model, save_model
+from ..train.ensemble import Ensemble, members_of
+from ..train.feed import cohort_groups
+from ..train.infer import Seen
+from ..train.origin import origin
+from ..train.train_model import check_patients, fingerprint
+from ..train.trained_on import TrainedSlide, find_overlap
+from .compare import COLUMNS, summarise
+from .gather import write_slides
+from .job import LOGIT
+from .predictions import pool
+from .records import CohortRecord, JobRecord, StudyRecord, ValidationRecord
+from .run import Run, is_run, open_run
+from .run_folder import JobFolder, RunFolder
+from .slide_maps import the_cohort
+
+EXTERNAL = "external"  # what the cohort of a validation is called
+Follow = Callable[[Iterator[Seen], int], Iterator[Seen]]  # given a number of cases, shows how far it is
+
+
+@dataclass(frozen=True)
+class Subject:
+    """What is validated. settings: of the variant. record: of where it came from. trained_on: see `ModelCard`."""
+
+    model: Model | Ensemble
+    card: ModelCard
+    variant: str
+    settings: dict[str, Any]
+    record: ValidationRecord
+    trained_on: tuple[TrainedSlide, ...]
+
+
+def subject_of(source: str | Path, *, variant: str | None = None, cohort: str | None = None) -> Subject:
+    """A model with its card, or all fold models of one variant of a run as one ensemble: every seed, fold and member.
+
+    variant: of a run; None: the last of the study. cohort: of a run with several.
+    """
+    source = Path(source)
+    if is_run(source):
+        return _of_run(open_run(source), variant, cohort)
+    if not (source / CARD).is_file():
+        what = "neither a run (study.json) nor a model (model.json) is in it" if source.exists() else "no such folder"
+        raise StudyError(
+            f"{source}: {what}. Give the folder that `jigsawmil compare`, `study` or `train` wrote to (--out)."
+        )
+    if variant or cohort:
+        raise ConfigError(f"--variant and --cohort belong to a run, and {source} holds a model. Leave them out.")
+    model, card = load_model(source)
+    settings = dict((card.training or {}).get("settings") or {"method": card.model.method})
+    count = len(members_of(model))
+    what = "a single model" if count == 1 else f"an ensemble of {count} models"
+    record = ValidationRecord(
+        source=str(source),
+        models=count,
+        words=f"{what}, trained on all slides of its cohort",
+        threshold=card.threshold,
+        reference=card.performance or {},
+        reference_words=f"out of fold, {card.performance['predictions']}" if card.performance else "",
+    )
+    return Subject(model, card, str(settings["method"]), settings, record, card.trained_on)
+
+
+def _of_run(run: Run, variant: str | None, cohort: str | None) -> Subject:
+    if run.record.validation is not None:
+        raise StudyError(
+            f"{run.folder}: a validation of {run.record.validation.source}, expected a run or a model. Validate that."
+        )
+    name = the_cohort(run, cohort)
+    variant = run.variants[-1] if variant is None else variant
+    choose("--variant", variant, run.variants)
+    judged = run.summary if len(run.summary) else pd.DataFrame(columns=["cohort", "variant"])
+    rows = judged[(judged["cohort"] == name) & (judged["variant"] == variant)]
+    if rows.empty:
+        raise StudyError(f"{run.folder}: {variant} lacks some folds on {name}. Run the study to its end first.")
+    jobs = [job for job in run.jobs if (job.cohort, job.variant) == (name, variant)]
+    model, card = load_members([job.folder for job in jobs])
+    table = run.predictions
+    table = table[(table["cohort"] == name) & (table["variant"] == variant)].dropna(axis="columns", how="all")
+    one = pool(table, run.classes[name], run.task(name))[variant]
+    folds, seeds = ({getattr(job, what) for job in jobs} for what in ("fold", "seed"))
+    counts = {"folds": len(folds), "seeds": len(seeds), "members": len(jobs) // (len(folds) * len(seeds))}
+    spelled = " x ".join(f"{count} {what}" for what, count in counts.items() if count > 1 or what == "folds")
+    figures = {key: value for key, value in rows.iloc[0].to_dict().items() if isinstance(value, float)}
+    threshold = one.task.best_threshold(one.truth, one.probability)
+    decided = one.task.at(threshold).score(one.truth, one.probability)
+    figures |= {key: value for key, value in decided.items() if key in figures}  # those of a decision change
+    record = ValidationRecord(
+        source=str(run.folder),
+        models=len(jobs),
+        words=f"the ensemble of all {len(jobs)} fold models of {variant} ({spelled})",
+        threshold=threshold,
+        reference={**figures, "slides": len(one.cases), "patients": len(set(one.patients))},
+        reference_words="pooled out-of-fold predictions of the cross-validation",
+    )
+    return Subject(
+        model,
+        replace(card, threshold=record.threshold),
+        variant,
+        dict(run.settings[variant]),
+        record,
+        _trained_on(run, name, card),
+    )
+
+
+def _trained_on(run: Run, cohort: str, card: ModelCard) -> tuple[TrainedSlide, ...]:
+    """A run knows the slides of its cohort, and those of its models that say so know their digests."""
+    known = {row.slide_id: row for own in card.members or (card,) for row in own.trained_on}
+    rows = run.slides[run.slides["cohort"] == cohort]
+    return tuple(
+        known.get(row.slide_id) or TrainedSlide(str(row.slide_id), str(row.patient_id), int(row.patches))
+        for row in rows.itertuples()
+    )
+
+
+def read_cohort(labels: str, features: str, options: CohortOptions, card: ModelCard) -> Cohort:
+    """A cohort whose labels mean what they mean to a model."""
+    if given := [name for name in TARGET if name in options.given()]:
+        raise ConfigError(f"{', '.join(given)}: the model knows what its classes are. Leave it out.")
+    task = get_task(card.model.task)
+    cohort = Cohort.read(labels, features, **options.given(), task=task.reads_as())
+    return cohort.for_model(task.name, card.classes)
+
+
+def overlap_words(cohort: Cohort, subject: Subject, allow: bool) -> tuple[str, list[str]]:
+    """What the cohort shares with the training set, in words, and notes; refused unless it is allowed."""
+    if not subject.trained_on:
+        return "", [
+            "Overlap with the training set cannot be checked: the model does not say what it was trained on (it is of "
+            "an older version, or the table of its training slides was removed)."
+        ]
+    notes = []
+    if not all(row.digest for row in subject.trained_on):
+        notes.append("Overlap was checked by ids alone: the models are of an older version and know no content.")
+    words = find_overlap(cohort, subject.trained_on).words
+    if words and not allow:
+        raise StudyError(
+            f"The cohort shares slides or patients with the training set of {subject.record.source} ({words}); "
+            "expected slides of patients that the model has not seen. Leave them out of the label table; if the names "
+            "agree by chance, or overlap is meant, give --allow-overlap (allow_overlap=True)."
+        )
+    return words, notes
+
+
+def write_validation(
+    source: str | Path,
+    labels: str | Path,
+    features: str | Path,
+    folder: Path,
+    *,
+    variant: str | None = None,
+    cohort: str | None = None,
+    allow_overlap: bool = False,
+    attention: bool = False,
+    device: str = "auto",
+    follow: Follow = lambda seen, total: seen,
+    **options: Any,
+) -> Run:
+    """Write the tables and jobs of a validation into a folder that is there, and open it; see `report.validate`."""
+    subject = subject_of(source, variant=variant, cohort=cohort)
+    card, given = subject.card, from_mapping(CohortOptions, options, "validate")
+    read = read_cohort(str(labels), str(features), given, card)
+    if card.level == "patient":
+        check_patients(read)
+    paths = [slide.path for slide in read.slides]
+    assert all(paths)
+    check_fits(peek_bag(paths[0], **given.reading), card)  # type: ignore[arg-type]
+    overlap, notes = overlap_words(read, subject, allow_overlap)
+    groups: list[tuple[str, Sequence[Item]]] = [
+        (name, [path for index in rows if (path := paths[index])]) for name, rows in cohort_groups(read, card.level)
+    ]
+    started = time.time()
+    found = apply_groups(subject.model, card, groups, device=device, **given.reading)
+    members = _Members(subject, read, attention)
+    for seen in follow(found, len(groups)):
+        members.add(seen)
+    run = RunFolder(folder)
+    members.write(run, time.time() - started)
+    _write_tables(run, members, read)
+    write_slides(run, {EXTERNAL: read})
+    StudyRecord(
+        cohorts={
+            EXTERNAL: CohortRecord(
+                labels=str(labels),
+                features=str(features),
+                options=given,
+                classes=read.classes,
+                task=read.task,
+                dim=read.dim,
+                encoder=read.encoder,
+                notes=(*read.notes, *notes),
+            )
+        },
+        variants=(subject.variant,),
+        settings={subject.variant: subject.settings},
+        jobs=subject.record.models,
+        origin=origin(),
+        validation=replace(subject.record, overlap=overlap),
+    ).write(run.study)
+    return open_run(folder)
+
+
+class _Members:
+    """What each model says of each case, on its way to the jobs of the run."""
+
+    def __init__(self, subject: Subject, cohort: Cohort, attention: bool) -> None:
+        self.subject, self.cohort, self.answers = subject, cohort, Answers(subject.card)
+        self.cases: list[dict[str, str]] = []
+        self._rows: list[list[dict[str, Any]]] = [[] for _ in members_of(subject.model)]
+        self._attention: list[dict[str, Any]] | None = [{} for _ in self._rows] if attention else None
+        self._slides = dict(cohort_groups(cohort, subject.card.level))
+
+    def add(self, seen: Seen) -> None:
+        first, task = self.cohort.slides[self._slides[seen.name][0]], self.answers.task
+        label = self.cohort.label_of(first)
+        self.cases.append({"slide_id": seen.name, "patient_id": first.patient_id, "label": label})
+        self.answers.add(seen)
+        for number, own in enumerate(seen.members or (seen,)):
+            logits = {f"{LOGIT}{i}": float(value) for i, value in enumerate(own.logits)}
+            row = task.row(own.probabilities, self.cohort.classes)
+            self._rows[number].append({**self.cases[-1], **row, **logits})
+            if self._attention is not None:
+                ids, kept = own.batch.slide_ids, self._attention[number]
+                kept |= zip(ids, own.attention, strict=True)
+                kept |= {f"{slide}/coords": at for slide, at in zip(ids, own.coords, strict=True)}
+
+    def write(self, run: RunFolder, seconds: float) -> None:
+        """A job for each model: its predictions, a copy of it, and what it was trained with."""
+        card, variant, mark = self.subject.card, self.subject.variant, fingerprint(self.cohort)
+        models, cards = members_of(self.subject.model), card.members or (card,)
+        for number, (model, own) in enumerate(zip(models, cards, strict=True)):
+            member = number if len(models) > 1 else None
+            files = JobFolder(run.job(EXTERNAL, variant, 0, 0, member))
+            save_model(files.path, model, own)
+            write_csv(pd.DataFrame(self._rows[number]), files.predictions)
+            if self._attention is not None:
+                save_file(self._attention[number], files.attention)
+            training = own.training or {}
+            JobRecord(
+                name=f"{EXTERNAL} {variant}" + ("" if member is None else f" member {member}"),
+                spec={**(training.get("settings") or self.subject.settings), "seed": 0, "cohort": mark},
+                best_epoch=training.get("best_epoch"),
+                seconds={"predict": seconds / len(models)},
+                variant=variant,
+                fold=0,
+                member=member,
+                origin=origin(),
+            ).write(files.record)
+
+
+def _write_tables(run: RunFolder, members: _Members, cohort: Cohort) -> None:
+    """Predictions and summary with the columns of `compare`, by slide and by patient."""
+    first = {"variant": members.subject.variant, "fold": 0, "seed": 0}
+    answers, task = members.answers, members.answers.task
+
+    def table(cases: Sequence[dict[str, str]], rows: Sequence[dict[str, Any]]) -> pd.DataFrame:
+        own = [{key: value for key, value in row.items() if key != "prediction"} for row in rows]
+        return pd.DataFrame([{**first, **case, **row} for case, row in zip(cases, own, strict=True)])
+
+    def summary(predictions: pd.DataFrame) -> pd.DataFrame:
+        return summarise(predictions, cohort.classes, task).assign(cohort=EXTERNAL)
+
+    predictions = table(members.cases, answers.rows)
+    figures = summary(predictions)
+    one_label = predictions.groupby("patient_id")["label"].nunique().max() == 1
+    if members.subject.card.level == "slide" and one_label:
+        label_of = dict(zip(predictions["patient_id"], predictions["label"], strict=True))
+        names, rows = answers.of_patients({case["slide_id"]: case["patient_id"] for case in members.cases})
+        cases = [{"slide_id": name, "patient_id": name, "label": label_of[name]} for name in names]
+        patients = table(cases, rows)
+        by_patient = summary(patients)
+        figures["auc_patient"] = by_patient["auc_patient"]  # of mean logits, as `predict` has them
+        write_csv(patients.assign(cohort=EXTERNAL), run.table("patient_predictions"))
+        write_csv(by_patient, run.table("patient_summary"))
+    write_csv(predictions.assign(cohort=EXTERNAL), run.table("predictions"))
+    write_csv(figures, run.table("summary"))
+    write_csv(pd.DataFrame(columns=[*COLUMNS, "cohort"]), run.table("comparisons"))
