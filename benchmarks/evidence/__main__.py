@@ -39,7 +39,7 @@ PARTS = (
     Part("jigsaw_cases", ("--processes", "2"), 25),
     Part("learning_curve", ("--processes", "2"), 12),
     Part("presets", ("--processes", "2"), 10),
-    Part("small_cohorts", ("--processes", "2"), 35),
+    Part("small_cohorts", ("--processes", "2"), 55),
     Part("selection_bias", (), 20),
     Part("crc_codex", (), 20, data="../shared/data/crc_codex"),
 )
