@@ -1,6 +1,7 @@
 """docs/paper.md and docs/lambda.md state the numbers that the paper's tables, our results and the formulas give."""
 
 import importlib
+import json
 import re
 import sys
 from collections import Counter
@@ -96,6 +97,20 @@ def readings() -> list[tuple[bool, set[str]]]:
         (default.startswith("="), set(re.findall(r"`(\w+)`", cell)) - {"folds", "seeds"}) for default, cell in named
     ]
     return [(same, switches) for same, switches in found if switches]
+
+
+def test_the_readings_have_the_differences_that_were_measured() -> None:
+    """Each stands in the row of its switch; that of the whole preset above the tables."""
+    measured = json.loads((ROOT / "benchmarks" / "results" / "presets.json").read_text())["rows"][1:]
+    text = section("paper.md", "Readings")
+    stated = {
+        next(iter(row["settings"])): "{mean:+.3f} [{low:+.3f}, {high:+.3f}]".format(**row["gain"]) for row in measured
+    }
+    assert stated.pop("preset") in text.split("\n### ")[0]
+    for switch, figures in stated.items():
+        (row,) = re.findall(rf"^\|.*\| `{switch}`[^|]*\|$", text, flags=re.MULTILINE)
+        assert figures in row
+    assert set(re.findall(r"[+-]\d\.\d{3} \[[^]]*\]", text)) >= set(stated.values())
 
 
 def test_the_switches_of_the_readings_exist() -> None:

@@ -31,22 +31,32 @@ def presets(found: Found) -> list[str]:
         f"on, {found['test_slides']} others to test, about {found['shape']['patches']} patches of "
         f"{found['shape']['dim']} features; the longer side of a slide is {found['elongation']:.1f} times the shorter "
         "one (median). Arms, seeds and the rule of judgement were fixed before the run "
-        "(`benchmarks/evidence/presets.py`).",
+        "(`benchmarks/evidence/presets.py`, whose head states what was changed before any AUROC was looked at).",
         f"Mean AUROC per kind; the interval is Student's over {cohorts} paired cohort differences, p is Holm-adjusted "
         f"over the {len(rows) - 1} arms. **helps** and **hurts**: the interval excludes 0, and the difference is "
         f"beyond {LEAST} in size; † marks p below 0.05. Each difference holds the luck of two trainings.",
         grid(header, lines),
         judged(rows[1:]),
-        "The same differences by kind of phantom:",
+        *chance(rows[0]),
+        "The same differences by kind of phantom, with fewer cohorts each and no correction:",
         grid(["arm", *kinds], by_kind),
     ]
+
+
+def chance(default: Found) -> list[str]:
+    """Kinds on which the default knows nothing, so that no setting can be seen to hurt."""
+    kinds = [f"`{kind}`" for kind, areas in default["auc"].items() if np.mean(areas) < 0.55]
+    told = "the default is at chance: these cohorts say little about the arms, and pull the mean difference towards 0."
+    return [f"On {' and '.join(kinds)} {told}"] if kinds else []
 
 
 def judged(rows: Sequence[Found]) -> str:
     """What was shown, and what the other intervals leave open."""
     shown = [f"`{row['arm']}` {row['gain']['verdict']}" for row in rows if row["gain"]["verdict"] != "neutral"]
     rest = [row["gain"] for row in rows if row["gain"]["verdict"] == "neutral"]
-    text = f"Shown: {', '.join(shown)}." if shown else "No difference is shown."
+    sure = [f"`{row['arm']}`" for row in rows if row["gain"]["p_holm"] < 0.05]
+    text = f"By the rule: {', '.join(shown)}." if shown else "By the rule no arm helps or hurts."
+    text += f" Holm's correction leaves {', '.join(sure) if sure else 'none of the differences'}."
     if rest:
         low, high = min(gain["low"] for gain in rest), max(gain["high"] for gain in rest)
         text += f" The intervals of the others reach from {low:+.3f} to {high:+.3f}: not shown is not the same as none."

@@ -297,7 +297,7 @@ def test_the_section_on_small_cohorts_has_a_row_per_arm_and_says_what_the_traces
     }
     text = "\n".join(results_settings.small(found))
     assert all(f"\n| `{arm}` |" in text for arm in (*small_cohorts.ARMS, small_cohorts.ENSEMBLE))
-    assert "Shown: `k 8` helps, `members 5` helps." in text
+    assert "By the rule: `k 8` helps, `members 5` helps. Holm's correction leaves `k 8`, `members 5`." in text
     said = "24 of 24 ended below 0.7, with 0.550 on average; their best epochs would have had 0.930"
     assert (said in text) == low
     assert ("None of the 24 ended below 0.7" in text) != low
