@@ -17,7 +17,7 @@ DOCUMENTS = [
 
 def unknown(text: str) -> Iterator[str]:
     """Verbs with options, in one line or continued by a backslash, that the program does not have."""
-    for verb, rest in re.findall(r"\bjigsawmil ([a-z]+)\b([^\n`]*)", text.replace("\\\n", " ")):
+    for verb, rest in re.findall(r"\bjigsawmil ([a-z-]+)\b([^\n`]*)", text.replace("\\\n", " ")):
         asked = set(re.findall(r"(?<!\S)(--[a-z][\w-]*)", rest.split("#")[0]))
         if asked and verb not in VERBS:
             yield f"jigsawmil {verb}"

@@ -72,7 +72,7 @@ def validation_section(run: Run, colour: str) -> Html:
 
 def _notes(run: Run) -> list[str]:
     record, task = _record(run), run.deciding(run.cohorts[0])
-    chosen = record.threshold is not None and bool(record.reference)
+    chosen = record.threshold not in (None, 0.5) and bool(record.reference)  # 0.5 is chosen by nothing
     notes = [f"In training: {record.reference_words}."] if record.reference else []
     notes += [
         f"A class is called by {task.decision_words}; balanced accuracy and F1 are of that decision.",
