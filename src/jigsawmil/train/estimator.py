@@ -91,7 +91,7 @@ class SlideClassifier(ClassifierMixin, BaseEstimator):
         return next(iter(apply_model(self.model_, self.card_, _bags([bag]), device=self.device))).attention[0]
 
     def save(self, folder: str | Path) -> None:
-        """Weights (safetensors), card (JSON) and the table of training slides; `load` and `jigsawmil predict` read them."""
+        """Weights (safetensors), card (JSON) and the table of training slides, as `load` and `predict` read them."""
         check_is_fitted(self, "model_")
         save_model(Path(folder), self.model_, self.card_)
 
