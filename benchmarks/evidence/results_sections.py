@@ -317,10 +317,19 @@ def standins(found: Found) -> list[str]:
         parts.append(grid(head, rows))
     took = [
         [
-            f"`{name}.toml`", str(own["jobs"]), f"{own['epochs']:,}", f"{own['processor_seconds'] / 60:.0f}",
-            f"{own['processor_seconds'] / 120:.0f}", f"{own['peak_mb'] / 1000:.1f}",
+            f"`{name}.toml`", str(own["jobs"]), str(own["timed"]), f"{own['epochs']:,}",
+            f"{own['processor_seconds'] / 60:.0f}", f"{own['processor_seconds'] / 120:.0f}",
+            f"{own['peak_mb'] / 1000:.1f}",
         ]
         for name, own in found["tables"].items()
     ]  # fmt: skip
-    header = ["study", "jobs", "epochs", "processor minutes", "minutes on two idle cores", "memory of a process, GB"]
+    header = [
+        "study",
+        "jobs",
+        "timed",
+        "epochs",
+        "processor minutes",
+        "minutes on two idle cores",
+        "memory of a process, GB",
+    ]
     return [*parts, grid(header, took)]

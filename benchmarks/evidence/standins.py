@@ -5,14 +5,13 @@ paper, and artificial slides in place of TCGA's. They say nothing about TCGA. Th
 it takes, and what a spread over three folds of such cohorts looks like. Interrupted, the command resumes.
 
 Time is processor time, which other programs on the machine change little, and which two idle cores halve. A job whose
-record lacks it (it was run by an older version) is counted by the mean of the others of its variant and cohort.
+record lacks it (it was run by an older version) is counted by the rate of its variant per epoch and slide.
 """
 
 import argparse
 import json
 from collections.abc import Sequence
 from pathlib import Path
-from statistics import mean
 from typing import Any
 
 from rich.console import Console
@@ -56,32 +55,23 @@ def outcome(run: Run) -> dict[str, Any]:
         }
         for variant in run.variants
     }
-    known = {
-        (job.variant, job.cohort): [own.seconds["processor"] for own in run.jobs if _same(own, job) and _timed(own)]
-        for job in run.jobs
-    }
-    seconds = [
-        job.seconds["processor"] if _timed(job) else mean(known[job.variant, job.cohort] or [float("nan")])
-        for job in run.jobs
-    ]
+    slides = run.slides["cohort"].value_counts()
+    passes = {job.folder: int(job.seconds["epochs"]) * int(slides[job.cohort]) for job in run.jobs}
+    seconds = []
+    for job in run.jobs:
+        timed = [own for own in run.jobs if own.variant == job.variant and "processor" in own.seconds]
+        rate = sum(own.seconds["processor"] for own in timed) / max(1, sum(passes[own.folder] for own in timed))
+        seconds.append(job.seconds.get("processor", rate * passes[job.folder]))
     return {
         "cohorts": list(run.cohorts),
         "rows": rows,
         "jobs": len(run.jobs),
-        "timed": sum(map(_timed, run.jobs)),
+        "timed": sum("processor" in job.seconds for job in run.jobs),
         "processor_seconds": round(sum(seconds)),
         "epochs": sum(int(job.seconds["epochs"]) for job in run.jobs),
         "peak_mb": max((job.peak_mb for job in run.jobs if job.peak_mb), default=None),
         "commits": sorted({str(job.origin.get("commit"))[:10] for job in run.jobs}),
     }
-
-
-def _timed(job: Any) -> bool:
-    return "processor" in job.seconds
-
-
-def _same(one: Any, other: Any) -> bool:
-    return bool((one.variant, one.cohort) == (other.variant, other.cohort))
 
 
 def main(arguments: Sequence[str] | None = None) -> None:
