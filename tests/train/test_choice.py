@@ -13,8 +13,9 @@ from jigsawmil.errors import ConfigError, SplitError
 from jigsawmil.statistics.paired import corrected_t_test
 from jigsawmil.study.study import with_choices
 from jigsawmil.synthetic.phantom import make_phantom
-from jigsawmil.train.choice import Choice, Inner, decide, inner_folds
+from jigsawmil.train.choice import Choice
 from jigsawmil.train.choosing import choose_settings
+from jigsawmil.train.decision import Inner, decide, inner_folds
 from jigsawmil.train.settings import Settings
 from jigsawmil.train.train_model import train_model
 

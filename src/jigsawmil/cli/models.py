@@ -16,8 +16,8 @@ from ..files import writing_to
 from ..maps.predict import SlidePredictor, patient_table
 from ..nn.options import DEFAULT_METHOD, METHODS, check_method
 from ..train.checkpoint import load_model
-from ..train.choice import Decision
 from ..train.config import TrainConfig
+from ..train.decision import Decision
 from ..train.fold import fit_split
 from ..train.from_slides import EXTRACT, Extraction, SlideOptions
 from ..train.out_of_fold import performance_lines

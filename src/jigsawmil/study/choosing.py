@@ -12,7 +12,7 @@ import pandas as pd
 
 from ..cohort.cohort import Cohort
 from ..errors import StudyError
-from ..train.choice import Decision, Inner, decide, inner_folds
+from ..train.decision import Decision, Inner, decide, inner_folds
 from .job import Job
 from .plan import Folds, graph_for
 from .records import JobRecord

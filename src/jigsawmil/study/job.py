@@ -21,7 +21,7 @@ from ..graph import GraphConfig
 from ..nn.model import Model
 from ..tasks import get_task
 from ..train.checkpoint import save_model
-from ..train.choice import Decision, Inner
+from ..train.decision import Decision, Inner
 from ..train.feed import Feed
 from ..train.fold import fit_split, make_card
 from ..train.infer import run_model

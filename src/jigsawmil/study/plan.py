@@ -11,7 +11,7 @@ from ..cohort.splits import Fold, check_folds, make_folds
 from ..config import choose
 from ..errors import JigsawmilError, StudyError
 from ..graph import GraphConfig
-from ..train.choice import Decision
+from ..train.decision import Decision
 from ..train.ensemble import splits_of_members
 from ..train.settings import Settings
 from ..train.train_model import check_patients, fingerprint

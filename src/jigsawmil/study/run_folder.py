@@ -18,7 +18,7 @@ from pathlib import Path
 from ..errors import StudyError
 from ..files import held
 from ..train.checkpoint import CARD, WEIGHTS
-from ..train.choice import Inner
+from ..train.decision import Inner
 
 TABLES = ("predictions", "summary", "comparisons", "choices", "slides", "left_out")
 PATIENT_TABLES = ("patient_predictions", "patient_summary")  # of a validation, by the mean logit of a patient's slides

@@ -8,7 +8,8 @@ from typing import TYPE_CHECKING
 from ..cohort.cohort import Cohort
 from ..cohort.splits import Fold
 from ..files import write_json
-from .choice import Choice, Decision, Inner, decide, inner_folds
+from .choice import Choice
+from .decision import Decision, Inner, decide, inner_folds
 from .feed import Feed
 from .fit import evaluate
 from .fold import fit_split

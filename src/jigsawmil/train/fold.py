@@ -7,7 +7,7 @@ from ..cohort.splits import Fold, inner_split
 from ..errors import SplitError
 from ..nn.model import Model, seeded_model
 from .checkpoint import ModelCard
-from .choice import Decision
+from .decision import Decision
 from .feed import Feed
 from .fit import fit
 from .origin import origin

@@ -14,8 +14,9 @@ from ..errors import LabelError, StudyError
 from ..files import writing_to
 from ..nn.model import Model
 from .checkpoint import CARD, ModelCard, ensemble_of, save_model
-from .choice import Choice, Decision
+from .choice import Choice
 from .choosing import choose_settings
+from .decision import Decision
 from .ensemble import Ensemble, splits_of_members
 from .feed import Feed
 from .fit import Epoch, Progress
