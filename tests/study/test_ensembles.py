@@ -2,6 +2,7 @@
 
 import shutil
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -10,10 +11,13 @@ import pandas as pd
 import pytest
 from sklearn.metrics import roc_auc_score
 
+from jigsawmil.report.describe import study_toml
 from jigsawmil.report.page import write_report
 from jigsawmil.study.disagreement import disagreement
 from jigsawmil.study.run import Run, open_run
 from jigsawmil.study.study import Study
+from jigsawmil.study.study_file import read_study
+from jigsawmil.train.settings import Settings
 from jigsawmil.viewer.data import Library
 
 StudyOf = Callable[..., Study]
@@ -113,3 +117,15 @@ def test_report_and_viewer_show_how_far_members_disagree(finished: Run) -> None:
     table = Library(finished).table("c", "abmil", 0)
     own = finished.predictions.set_index(["variant", "slide_id"])["logit_std"]["abmil"]
     assert list(table["spread"]) == [own[slide] for slide in table["slide_id"]]
+
+
+def test_the_study_file_of_a_run_asks_for_the_same_settings(
+    phantom: Path, study_of: StudyOf, small: Any, ran: Ran, tmp_path: Path
+) -> None:
+    """Also if all variants have the default method, and so names that are no methods."""
+    method = Settings().method
+    variants = {f"k = {k}": small(method, k=k) for k in (3, 4)} | {"five": small(method, members=2)}
+    study = replace(study_of(phantom), variants=variants)
+    run, _ = ran(study, tmp_path / "run")
+    (tmp_path / "again.toml").write_text(study_toml(run))
+    assert read_study(tmp_path / "again.toml").variants == variants

@@ -100,10 +100,9 @@ def study_toml(run: Run) -> str:
         if folds[cohort] is not None:
             given["splits"] = str(folds[cohort])
         lines += [f"{key} = {_text(value)}" for key, value in given.items()]
-    common = {name: one[name] for name in shared if one[name] != default[name]}
+    common = {name: one[name] for name in shared if one[name] != default[name] or name == "method"}  # else its name is
     own: dict[str, dict[str, Any]] = {
-        name: {key: settings[name].flat()[key] for key in ["method"] * (name in choices) + differ}
-        for name in run.variants
+        name: {key: settings[name].flat()[key] for key in differ} for name in run.variants
     }
     for name, choice in choices.items():
         own[name] |= {f"choose.{key}": list(values) for key, values in choice.options.items()}
