@@ -26,8 +26,8 @@ def selection(found: Found) -> list[str]:
         f"`{settings['method']}`, {settings['epochs']} epochs; each cohort with its true labels, and with labels "
         "permuted over patients, where the truth is 0.5. Cohorts, seeds and rules were declared before the run "
         "(`benchmarks/evidence/selection_bias.py`). One thing was corrected after the run had begun and before any "
-        "figure was seen: the function that applies the stopping rule stopped one epoch earlier than declared; the stored "
-        "traces were judged again. *inner patients* is what this package does; the two rules by the "
+        "figure was seen: the function that applies the stopping rule stopped one epoch earlier than declared; the "
+        "stored traces were judged again. *inner patients* is what this package does; the two rules by the "
         "test fold are those of cross-validation without inner validation patients.",
         f"AUROC is the mean of the test folds; intervals are Student's over {cohorts} cohorts, differences are paired.",
         grid([*header, *(f"at {n} slides" for n in sizes)], lines),
