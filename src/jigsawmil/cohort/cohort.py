@@ -162,6 +162,11 @@ class Cohort:
         names = get_task(self.task).stratum_names(self.classes)
         return [names[index] for index in self.strata]
 
+    def rows_of(self, slide_ids: Sequence[str]) -> list[int]:
+        """The row of each of these slides."""
+        row_of = {slide: row for row, slide in enumerate(self.slide_ids)}
+        return [row_of[slide] for slide in slide_ids]
+
     def label_of(self, slide: LabelledSlide) -> str:
         """The label as tables have it."""
         return get_task(self.task).label(slide.label, self.classes)

@@ -108,17 +108,17 @@ def _write_tables(run: RunFolder, jobs: Sequence[Job], cohorts: Mapping[str, Coh
     """Predictions, and summary and comparisons of the variants that are whole; the predictions are returned."""
     found: dict[str, list[pd.DataFrame]] = {"predictions": [], "summary": [], "comparisons": []}
     for name, cohort in cohorts.items():
-        mine = [job for job in jobs if job.cohort == name]
-        mine = [job for group in _ensembles(mine) if all(job.done for job in group) for job in group]
-        if not mine:
+        groups = _ensembles([job for job in jobs if job.cohort == name])
+        groups = [group for group in groups if all(job.done for job in group)]
+        if not groups:
             continue
-        table = pd.concat([_predictions(group, cohort) for group in _ensembles(mine)], ignore_index=True)
+        table = pd.concat([_predictions(group, cohort) for group in groups], ignore_index=True)
         found["predictions"].append(table.assign(cohort=name))
         complete = table[table["variant"].isin(whole(jobs, name))]
         if len(complete):
             found["summary"].append(summarise(complete, cohort.classes, cohort.task).assign(cohort=name))
             pairs = compare_methods(complete, cohort.classes, cohort.task).assign(cohort=name)
-            if mine[0].settings.level == "patient":  # one row per patient already: none has several
+            if groups[0][0].settings.level == "patient":  # one row per patient already: none has several
                 pairs["level"] = "patient"
             found["comparisons"].append(pairs)
     tables = {name: pd.concat(parts, ignore_index=True) if parts else pd.DataFrame() for name, parts in found.items()}

@@ -162,8 +162,7 @@ def run_job(job: Job, on_epoch: Callable[[Epoch], None] | None = None, worker: W
                 seconds={
                     "fit": fitted - started,
                     "predict": time.time() - fitted,
-                    "processor": time.process_time()
-                    - used,  # of all threads: does not count waiting for other programs
+                    "processor": time.process_time() - used,  # of all threads; waiting does not count
                     "epochs": len(progress.epochs),
                 },
                 peak_mb=peak_memory_mb(),

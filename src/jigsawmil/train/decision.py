@@ -42,7 +42,7 @@ def inner_folds(
 
     Validation slides that were given stay so: the trainings stop by them, and no candidate is scored on them.
     """
-    rows = [int(np.flatnonzero(cohort.slide_ids == slide)[0]) for slide in split.train]
+    rows = cohort.rows_of(split.train)
     patients, labels = list(map(str, cohort.patients[rows])), [cohort.stratum_names[row] for row in rows]
     sites = [str(cohort.sites[row]) for row in rows] if by_site else None
     found = {}

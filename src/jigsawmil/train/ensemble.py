@@ -74,7 +74,7 @@ def splits_of_members(cohort: Cohort, split: Fold, settings: Settings, seed: int
     count = len(settings.each_member())
     if count == 1 or split.val or not settings.train.patience:
         return [split] * count
-    rows = [np.flatnonzero(cohort.slide_ids == slide)[0] for slide in split.train]
+    rows = cohort.rows_of(split.train)
     patients, labels = list(cohort.patients[rows]), list(cohort.strata[rows])
     try:
         parts = member_splits(split.train, patients, labels, members=parts_held_out(settings), seed=seed)

@@ -35,8 +35,7 @@ def fit_split(
     cohort, config = feed.cohort, settings.train
     train, val = list(split.train), list(split.val)
     if config.patience and not val:
-        row_of = {slide: row for row, slide in enumerate(cohort.slide_ids)}
-        rows = [row_of[slide] for slide in train]
+        rows = cohort.rows_of(train)
         patients, labels = list(cohort.patients[rows]), list(cohort.strata[rows])
         try:
             parts = inner_split(train, patients, labels, fraction=config.validation, seed=seed)
