@@ -2,19 +2,22 @@
 
 **Declared before any of it was run.**
 
-Cohorts. `develop`: four synthetic cohorts of each kind (SEEDS), and the CODEX cells of 35 patients if they are there.
-The default is chosen on these by the rules below. `report`: four others of each kind, drawn and run once, after the
-default stood. All are reported, none was used before in this repository.
+Cohorts. `develop`: three synthetic cohorts of each of four kinds (SEEDS), and the CODEX cells of 35 patients if they
+are there. The default is chosen on these by the rules below. `report`: four others of each kind, drawn and run once,
+after the default stood. All are reported, none was used before in this repository. `few slides` are composition cohorts
+of 30, so that 20 train: a graph lost most there.
 
 Arms. Single models of four methods (`abmil`, `graph-abmil`, `graph-abmil+jigsaw`, `graph-abmil` with `kinds = 8`);
 `members = 5` of `graph-abmil+jigsaw`; `committee` (one model of each of its five kinds); `committee` with
 `members = 3`, so that each kind holds out every training patient once. All with the default settings, three folds.
+`report` has the single models and the arm that became the default.
 
 From the logits of the members, without training again:
-- `mean of probabilities` beside the mean of logits, for all three ensembles;
+- `mean of probabilities` beside the mean of logits, for all ensembles;
 - `stacked`: the three members of each kind of the large committee are averaged, and the five kinds are weighted. The
   weights lie on the simplex and minimise the log loss of the held-out training patients (each predicted by the member
-  that held it out) plus (w - 1/5)^2 summed over kinds: STRENGTH = 1 nat per unit, strong shrinkage towards equal.
+  that held it out) plus (w - 1/5)^2 summed over kinds: STRENGTH = 1 nat per unit, strong shrinkage towards equal;
+- whether the members disagree more about the cases that an ensemble gets wrong (`disagreement`), all cohorts together.
 
 Rules, written before looking.
 1. Weights: `stacked` replaces equal weights only if its mean gain in AUROC over all development cohorts exceeds its
@@ -38,6 +41,7 @@ from jigsawmil.bags.formats import write_bag
 from jigsawmil.cli.progress import StudyProgress
 from jigsawmil.cohort.cohort import Cohort
 from jigsawmil.statistics.metrics import auc
+from jigsawmil.study.disagreement import disagreement
 from jigsawmil.study.job import LOGIT
 from jigsawmil.study.plan import prepare
 from jigsawmil.study.run import Run, RunJob
@@ -56,13 +60,19 @@ from .holdout import WORK, paired
 
 COMMAND = "python -m benchmarks.evidence.ensembles"
 CODEX = ROOT.parent / "shared" / "data" / "crc_codex" / "cells.csv.gz"
-SEEDS = {
-    "develop": {"composition": range(5101, 5105), "arrangement": range(5201, 5205), "position": range(5301, 5305)},
-    "report": {"composition": range(6101, 6105), "arrangement": range(6201, 6205), "position": range(6301, 6305)},
+SHAPE: dict[str, Any] = {"slides": 60, "patches": 200, "dim": 512}
+KINDS: dict[str, dict[str, Any]] = {  # what is asked of each phantom beside SHAPE
+    "composition": {"kind": "composition", "noise": 3.0},
+    "few slides": {"kind": "composition", "noise": 3.0, "slides": 30},
+    "arrangement": {"kind": "arrangement"},
+    "position": {"kind": "position"},
 }
-SHAPE = {"slides": 60, "patches": 200, "dim": 512}
-KNOBS: dict[str, dict[str, float]] = {"composition": {"noise": 3.0}, "arrangement": {}, "position": {}}
-JIGSAW = "graph-abmil+jigsaw"
+SEEDS = {
+    "develop": {kind: range(7001 + 100 * row, 7004 + 100 * row) for row, kind in enumerate(KINDS)},
+    "report": {kind: range(8001 + 100 * row, 8005 + 100 * row) for row, kind in enumerate(KINDS)},
+}
+JIGSAW, LARGE = "graph-abmil+jigsaw", "committee x 3"
+STACKED = f"{LARGE}, stacked"
 ARMS: dict[str, dict[str, Any]] = {
     "abmil": {"method": "abmil"},
     "graph-abmil": {"method": "graph-abmil"},
@@ -70,7 +80,7 @@ ARMS: dict[str, dict[str, Any]] = {
     "kinds": {"method": "graph-abmil", "kinds": 8},
     f"{JIGSAW} x 5": {"method": JIGSAW, "members": 5},
     "committee": {"method": "committee", "members": 1},
-    "committee x 3": {"method": "committee", "members": 3},
+    LARGE: {"method": "committee", "members": 3},
 }
 SINGLE = {"members": 1}
 STRENGTH = 1.0
@@ -85,7 +95,7 @@ def draw(part: str, work: Path) -> dict[str, tuple[str, Path]]:
             name = f"{kind} {seed}"
             folder = work / "cohorts" / name
             if not folder.exists():
-                write_phantom(phantom_slides(phantom_spec(kind, seed=seed, **SHAPE, **KNOBS[kind])), folder)
+                write_phantom(phantom_slides(phantom_spec(seed=seed, **(SHAPE | KINDS[kind]))), folder)
             found[name] = (kind, folder)
     return found
 
@@ -103,8 +113,15 @@ def codex(work: Path) -> Path:
     return folder
 
 
-def make_study(folders: Mapping[str, Path], level: str, **options: Any) -> Study:
-    variants = {name: Settings.from_flat({**SINGLE, **own, "level": level}) for name, own in ARMS.items()}
+def chosen_default(path: Path) -> str:
+    """The arm that `develop` chose. path: what it wrote."""
+    if not path.is_file():
+        raise SystemExit(f"{path} is missing: the default is not chosen yet. Run `{COMMAND} --part develop` first.")
+    return str(json.loads(path.read_text())["default"])
+
+
+def make_study(arms: Mapping[str, Any], folders: Mapping[str, Path], level: str, **options: Any) -> Study:
+    variants = {name: Settings.from_flat({**SINGLE, **own, "level": level}) for name, own in arms.items()}
     sources = {
         name: cohort_spec({"labels": folder / "labels.csv", "features": folder / "features", **options})
         for name, folder in folders.items()
@@ -155,11 +172,14 @@ def stack(logits: np.ndarray, labels: np.ndarray) -> np.ndarray:
     return minimize(loss, equal, bounds=[(0, 1)] * len(equal), constraints=[simplex], method="SLSQP").x
 
 
-def derived(run: Run, name: str, cohort: Cohort, folds: Sequence[Any]) -> dict[str, list[float]]:
-    """AUROC per fold of what can be had from the members' logits without training again."""
+def derived(
+    run: Run, name: str, cohort: Cohort, folds: Sequence[Any]
+) -> tuple[dict[str, list[float]], list[list[float]]]:
+    """AUROC per fold of what can be had from the members' logits without training again; weights of `stacked`."""
     found: dict[str, list[float]] = {}
+    learnt: list[list[float]] = []
     for number, fold in enumerate(folds):
-        for arm, own in ARMS.items():
+        for arm in run.variants:
             jobs = [job for job in run.jobs if (job.cohort, job.variant, job.fold) == (name, arm, number)]
             if len(jobs) == 1:
                 continue
@@ -171,13 +191,13 @@ def derived(run: Run, name: str, cohort: Cohort, folds: Sequence[Any]) -> dict[s
             found.setdefault(f"{arm}, mean of probabilities", []).append(
                 auc(truth, (1 / (1 + np.exp(-logits))).mean(1))
             )
-            if arm == "committee x 3":
-                settings = Settings.from_flat({**own, "level": run.settings[arm]["level"]})
+            if arm == LARGE:
+                settings = Settings.from_flat({**ARMS[arm], "level": run.settings[arm]["level"]})
                 weights = stack(*held_out(jobs, settings, cohort, fold))
                 kinds = logits.T.groupby(np.array(logits.columns) // settings.members).mean().T
-                found.setdefault("committee x 3, stacked", []).append(auc(truth, kinds.to_numpy() @ weights))
-                found.setdefault("weights", []).append([round(float(w), 3) for w in weights])
-    return found
+                found.setdefault(STACKED, []).append(auc(truth, kinds.to_numpy() @ weights))
+                learnt.append([round(float(w), 3) for w in weights])
+    return found, learnt
 
 
 def areas(run: Run, name: str) -> dict[str, list[float]]:
@@ -195,32 +215,51 @@ def trainings(arm: str) -> int:
 
 
 def judge(cohorts: Mapping[str, Mapping[str, Any]]) -> dict[str, Any]:
-    """Means of each kind of cohort, and what the two rules say."""
+    """Means of each kind of cohort, and their spread over folds."""
     kinds = list(dict.fromkeys(own["kind"] for own in cohorts.values()))
     arms = list(next(iter(cohorts.values()))["auroc"])
-    mean = {name: {arm: float(np.mean(own["auroc"][arm])) for arm in arms} for name, own in cohorts.items()}
-    by_kind = {
-        arm: {
-            kind: float(np.mean([mean[n][arm] for n, own in cohorts.items() if own["kind"] == kind])) for kind in kinds
-        }
-        for arm in arms
+    by_kind = {arm: {kind: _mean(cohorts, arm, kind) for kind in kinds} for arm in arms}
+    areas = {arm: [own["auroc"][arm] for own in cohorts.values()] for arm in arms}
+    return {
+        "by_kind": by_kind,
+        "overall": {arm: float(np.mean(list(values.values()))) for arm, values in by_kind.items()},
+        "std_over_folds": {arm: float(np.mean(np.std(own, axis=1, ddof=1))) for arm, own in areas.items()},
+        "worst_fold": {arm: float(np.min(own)) for arm, own in areas.items()},
+        "trainings": {arm: trainings(arm) for arm in arms},
     }
-    overall = {arm: float(np.mean(list(values.values()))) for arm, values in by_kind.items()}
-    equal, stacked = "committee x 3", "committee x 3, stacked"
-    gains = [own[stacked] - own[equal] for own in mean.values()]
+
+
+def _mean(cohorts: Mapping[str, Mapping[str, Any]], arm: str, kind: str) -> float:
+    return float(np.mean([np.mean(own["auroc"][arm]) for own in cohorts.values() if own["kind"] == kind]))
+
+
+def choose(cohorts: Mapping[str, Mapping[str, Any]], judged: Mapping[str, Any]) -> dict[str, Any]:
+    """What the two rules say."""
+    by_kind, overall = judged["by_kind"], judged["overall"]
+    gains = [float(np.mean(own["auroc"][STACKED]) - np.mean(own["auroc"][LARGE])) for own in cohorts.values()]
     gain, error = paired(gains), float(np.std(gains, ddof=1) / np.sqrt(len(gains)))
-    losses = {kind: by_kind[stacked][kind] - by_kind[equal][kind] for kind in kinds}
-    weights = stacked if gain["mean"] > error and min(losses.values()) > -0.005 else equal
+    losses = {kind: by_kind[STACKED][kind] - by_kind[LARGE][kind] for kind in by_kind[LARGE]}
+    weights = STACKED if gain["mean"] > error and min(losses.values()) > -0.005 else LARGE
     candidates = [JIGSAW, f"{JIGSAW} x 5", "committee", weights]
     best = max(overall[arm] for arm in candidates)
     default = min((arm for arm in candidates if overall[arm] > best - 0.005), key=trainings)
-    spread = {arm: float(np.mean([np.std(own["auroc"][arm], ddof=1) for own in cohorts.values()])) for arm in arms}
-    worst = {arm: float(min(min(own["auroc"][arm]) for own in cohorts.values())) for arm in arms}
     return {
-        "by_kind": by_kind, "overall": overall, "std_over_folds": spread, "worst_fold": worst,
-        "stacking": {**gain, "by_kind": losses}, "weights": weights, "default": default,
-        "trainings": {arm: trainings(arm) for arm in arms},
-    }  # fmt: skip
+        "stacking": {**gain, "standard_error": error, "by_kind": losses},
+        "weights": weights,
+        "default": default,
+    }
+
+
+def disagreements(runs: Sequence[Run]) -> list[dict[str, Any]]:
+    """Of every ensemble, over the cases of all cohorts: labels are named alike, negative first."""
+    tables = []
+    for run in runs:
+        for cohort in run.cohorts:
+            rows = run.predictions[run.predictions["cohort"] == cohort]
+            label = np.where(rows["label"] == run.classes[cohort][-1], "1", "0")
+            tables.append(rows.assign(label=label, patient_id=cohort + "/" + rows["patient_id"].astype(str)))
+    found = disagreement(pd.concat(tables), ("0", "1"), "binary")
+    return [{**one._asdict(), "auroc": one.auroc and one.auroc._asdict()} for one in found]
 
 
 def run_all(study: Study, folder: Path, processes: int) -> Run:
@@ -239,32 +278,45 @@ def main(arguments: Sequence[str] | None = None) -> None:
     parser.add_argument("--out", type=Path)
     options = parser.parse_args(arguments)
     work = options.work / options.part
+    arms, default = ARMS, None
+    if options.part == "report":
+        default = chosen_default(RESULTS / "ensembles-develop.json")
+        arms = {name: own for name, own in ARMS.items() if trainings(name) == 1 or name == default.split(",")[0]}
     drawn = draw(options.part, work)
-    studies = {"run": make_study({name: folder for name, (_, folder) in drawn.items()}, "slide")}
+    studies = {"run": make_study(arms, {name: folder for name, (_, folder) in drawn.items()}, "slide")}
     kinds = {name: kind for name, (kind, _) in drawn.items()}
     if options.part == "develop" and CODEX.exists():
-        studies["codex"] = make_study({"codex": codex(work)}, "patient", positive="DII")
+        studies["codex"] = make_study(arms, {"codex": codex(work)}, "patient", positive="DII")
         kinds["codex"] = "codex"
     found: dict[str, dict[str, Any]] = {}
+    runs = []
     for name, study in studies.items():
         run = run_all(study, work / name, options.processes)
+        runs.append(run)
         cohorts, folds = prepare(study)
         for cohort in run.cohorts:
-            more = derived(run, cohort, cohorts[cohort], folds[cohort, 0])
-            weights = more.pop("weights")
+            more, weights = derived(run, cohort, cohorts[cohort], folds[cohort, 0])
             found[cohort] = {"kind": kinds[cohort], "auroc": {**areas(run, cohort), **more}, "weights": weights}
     judged = judge(found)
-    out = options.out or RESULTS / f"ensembles-{options.part}.json"
+    judged |= choose(found, judged) if default is None else {"default": default}
+    jobs = [job for run in runs for job in run.jobs]
+    seconds = {arm: sum(job.seconds["processor"] for job in jobs if job.variant == arm) for arm in arms}
     values = {
         "command": f"{COMMAND} --part {options.part}",
         "shape": SHAPE,
-        "knobs": KNOBS,
-        "arms": ARMS,
+        "kinds": KINDS,
+        "arms": arms,
         "folds": FOLDS,
+        "cohorts": found,
+        **judged,
+        "disagreement": disagreements(runs),
+        "processor_seconds": seconds,
+        "commits": sorted({str(job.origin.get("commit"))[:10] for job in jobs}),
     }
-    write(out, json.dumps({**values, "cohorts": found, **judged, **provenance()}, indent=1))
+    out = options.out or RESULTS / f"ensembles-{options.part}.json"
+    write(out, json.dumps({**provenance(), **values}, indent=1))
     print(pd.DataFrame(judged["by_kind"]).T.assign(overall=judged["overall"], trainings=judged["trainings"]).round(3))
-    print(f"Weights: {judged['weights']}. Default: {judged['default']}. Written to {out}")
+    print(f"Default: {judged['default']}. Written to {out}")
 
 
 if __name__ == "__main__":

@@ -11,6 +11,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from .. import RESULTS, ROOT, write
+from .results_ensembles import develop, report
 from .results_pictures import draw
 from .results_sections import Found, codex, jigsaw, learning, loop, standins, step, unseen
 from .results_selection import selection
@@ -78,6 +79,18 @@ SECTIONS = (
     ),
     Section("presets", "The presets `default` and `paper`", "python -m benchmarks.evidence.presets", presets),
     Section("small_cohorts", "Small cohorts", "python -m benchmarks.evidence.small_cohorts", small),
+    Section(
+        "ensembles-develop",
+        "Single models, ensembles and committees",
+        "python -m benchmarks.evidence.ensembles --part develop",
+        develop,
+    ),
+    Section(
+        "ensembles-report",
+        "The default on cohorts drawn afterwards",
+        "python -m benchmarks.evidence.ensembles --part report",
+        report,
+    ),
     Section(
         "selection_bias",
         "Choosing the epoch on the test fold",

@@ -10,6 +10,7 @@ import pandas as pd
 import pytest
 from benchmarks.evidence import __main__ as evidence
 from benchmarks.evidence import (
+    ensembles,
     holdout,
     jigsaw_cases,
     learning_curve,
@@ -92,6 +93,7 @@ def test_the_best_fixed_lambda_is_chosen_without_the_cohort_it_is_scored_on() ->
 def test_no_cohort_was_seen_before() -> None:
     parts = [{0, 11, 12, 901, 902, 903}, set(jigsaw_cases.SEEDS), set(learning_curve.SEEDS)]
     parts += [{seed for own in part.SEEDS.values() for seed in own} for part in (presets, small_cohorts)]
+    parts += [{seed for own in part.values() for seed in own} for part in ensembles.SEEDS.values()]
     assert len(set().union(*parts)) == sum(map(len, parts))
 
 
@@ -366,3 +368,46 @@ def test_the_bias_is_paired_within_cohorts() -> None:
         gain = row.get("bias", {"mean": 0.0, "low": 0.0})
         assert gain["mean"] == pytest.approx(0.0 if row["rule"] == selection_bias.HONEST else 0.1)
         assert row["cohorts"] == (4 if row["slides"] else 8)
+
+
+def ensemble_cohorts(**areas: float) -> dict[str, Any]:
+    """Three cohorts of two kinds, whose folds have these AUROCs."""
+    names = {"jigsaw": ensembles.JIGSAW, "five": f"{ensembles.JIGSAW} x 5", "committee": "committee"}
+    names |= {"large": ensembles.LARGE, "stacked": ensembles.STACKED}
+    return {
+        f"cohort {i}": {
+            "kind": "few slides" if i else "position",
+            "auroc": {names[short]: [area + i / 1000] * 3 for short, area in areas.items()},
+        }
+        for i in range(3)
+    }
+
+
+@pytest.mark.parametrize(
+    ("areas", "weights", "default"),
+    [
+        ({"jigsaw": 0.8, "five": 0.9, "committee": 0.903, "large": 0.9, "stacked": 0.9}, "large", "five"),
+        ({"jigsaw": 0.8, "five": 0.9, "committee": 0.91, "large": 0.9, "stacked": 0.9}, "large", "committee"),
+        ({"jigsaw": 0.899, "five": 0.9, "committee": 0.9, "large": 0.9, "stacked": 0.9}, "large", "jigsaw"),
+        ({"jigsaw": 0.8, "five": 0.8, "committee": 0.8, "large": 0.9, "stacked": 0.95}, "stacked", "stacked"),
+        ({"jigsaw": 0.8, "five": 0.8, "committee": 0.8, "large": 0.9, "stacked": 0.89}, "large", "large"),
+    ],
+)
+def test_the_default_follows_its_declared_rules(areas: dict[str, float], weights: str, default: str) -> None:
+    cohorts = ensemble_cohorts(**areas)
+    found = ensembles.choose(cohorts, ensembles.judge(cohorts))
+    names = {"large": ensembles.LARGE, "stacked": ensembles.STACKED, "jigsaw": ensembles.JIGSAW}
+    names |= {"five": f"{ensembles.JIGSAW} x 5"}
+    assert found["weights"] == names[weights]
+    assert found["default"] == names.get(default, default)
+
+
+def test_learnt_weights_stay_near_equal_and_lean_to_the_better_kind() -> None:
+    rng = np.random.default_rng(0)
+    labels = rng.integers(0, 2, 200)
+    good, noise = 4.0 * (2 * labels - 1) + rng.normal(0, 1, 200), rng.normal(0, 4, (200, 4))
+    weights = ensembles.stack(np.column_stack([good, noise]), labels)
+    assert weights.sum() == pytest.approx(1)
+    assert (weights >= 0).all()
+    assert 0.3 < weights[0] < 0.9
+    assert ensembles.stack(rng.normal(0, 1e-6, (200, 5)), labels) == pytest.approx([0.2] * 5, abs=1e-3)
