@@ -21,6 +21,7 @@ TYPE_WORDS: dict[Any, str] = {
     str: "text",
     str | float: "text or a number",
 }
+GRAPH, JIGSAW = "graph", "jigsaw"
 
 
 class Setting(NamedTuple):
@@ -29,11 +30,12 @@ class Setting(NamedTuple):
     default: Any
     help: str
     option: bool  # has a command-line option of its own; all others are reached by --set
+    part: str  # the part of a model that it is about, GRAPH or JIGSAW: others ignore it; empty: every model
 
 
-def setting(default: Any, help: str, *, name: str = "", option: bool = False) -> Any:
-    """A field that people may set. name: in the flat table, if it differs from the field's."""
-    return dataclasses.field(default=default, metadata={"help": help, "name": name, "option": option})
+def setting(default: Any, help: str, *, name: str = "", option: bool = False, part: str = "") -> Any:
+    """A field that people may set. name: in the flat table, if it differs from the field's. part: see `Setting`."""
+    return dataclasses.field(default=default, metadata={"help": help, "name": name, "option": option, "part": part})
 
 
 def settings_of(config: type) -> Iterator[Setting]:
@@ -42,8 +44,8 @@ def settings_of(config: type) -> Iterator[Setting]:
         if isinstance(field.type, type) and dataclasses.is_dataclass(field.type):
             yield from settings_of(field.type)
         elif "help" in field.metadata:
-            name, help, option = (field.metadata[key] for key in ("name", "help", "option"))
-            yield Setting(name or field.name, field.type, field.default, help, option)
+            name, help, option, part = (field.metadata[key] for key in ("name", "help", "option", "part"))
+            yield Setting(name or field.name, field.type, field.default, help, option, part)
 
 
 def flatten(config: Any) -> dict[str, Any]:

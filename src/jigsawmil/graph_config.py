@@ -3,7 +3,7 @@
 from dataclasses import dataclass
 from typing import NamedTuple
 
-from .config import choose, one_of, require, setting
+from .config import GRAPH, choose, one_of, require, setting
 
 SIGMAS = {
     "max-knn": "sigma is the largest distance between neighbours",
@@ -33,25 +33,30 @@ class GraphConfig:
     Example: `GraphConfig(kind="radius", radius=500.0)`
     """
 
-    kind: str = setting("knn", "Graph of the patches: knn, or radius (in microns).", name="graph")
-    k: int = setting(50, "Nearest neighbours of a patch.", option=True)
-    radius: float = setting(500.0, "Patches at most this many microns apart are neighbours; for radius graphs.")
+    kind: str = setting("knn", "Graph of the patches: knn, or radius (in microns).", name="graph", part=GRAPH)
+    k: int = setting(50, "Nearest neighbours of a patch.", option=True, part=GRAPH)
+    radius: float = setting(
+        500.0, "Patches at most this many microns apart are neighbours; for radius graphs.", part=GRAPH
+    )
     sigma: str | float = setting(
         "max-knn",
         "Scale of the Gaussian edge weight in knn graphs: max-knn (sigma is the largest distance between neighbours; "
         "the paper's text), max-nearest (sigma^2 is the largest distance to a nearest neighbour) or max-knn-squared "
         "(sigma^2 is the largest distance between neighbours), both readings of the paper's appendix, or a number in "
         "normalised units.",
+        part=GRAPH,
     )
     normalise: str = setting(
         "aspect",
         "Normalised coordinates of knn graphs: aspect (both axes divided by the longer side) or per-axis (each axis "
         "divided by its own extent).",
+        part=GRAPH,
     )
     ties: str = setting(
         "all",
         "Equally distant k-th neighbours: all (every one is a neighbour) or exact (each patch names exactly k, the "
         "first ones from top to bottom and left to right).",
+        part=GRAPH,
     )
 
     def __post_init__(self) -> None:

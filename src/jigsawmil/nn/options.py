@@ -4,7 +4,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, NamedTuple
 
-from ..config import choose, one_of, require, setting
+from ..config import GRAPH, JIGSAW, choose, one_of, require, setting
 from ..graph_config import AXES, Raster
 from .convs import CONVS
 from .jigsaws import JIGSAWS
@@ -22,6 +22,10 @@ class Method(NamedTuple):
     jigsaw: bool
     colour: str = ""
     members: tuple[Mapping[str, Any], ...] = ()
+
+    def uses(self, part: str) -> bool:
+        """Whether a setting about a part of models can change what is learnt; see `Setting.part`."""
+        return {GRAPH: self.graph, JIGSAW: self.jigsaw}.get(part, True)
 
     @property
     def sees_positions(self) -> bool:
@@ -82,39 +86,50 @@ def check_method(name: str, where: str = "method") -> None:
 class ModelOptions:
     """What can be chosen about the parts of a model."""
 
-    conv: str = setting("gat", f"Graph convolution of graph methods: {one_of(CONVS)}.", option=True)
+    conv: str = setting("gat", f"Graph convolution of graph methods: {one_of(CONVS)}.", option=True, part=GRAPH)
     hidden: int = setting(256, "Width of the hidden states.")
     layers: int = setting(2, "Layers of the encoder.")
-    heads: int = setting(1, "Attention heads of the gat convolution, which share the width; a divisor of hidden.")
+    heads: int = setting(
+        1, "Attention heads of the gat convolution, which share the width; a divisor of hidden.", part=GRAPH
+    )
     attention_dim: int = setting(128, "Rows of V in the attention pooling.")
     attention_bias: bool = setting(True, "A bias beside V in the attention pooling; the paper's equation has none.")
     gated: bool = setting(False, "Gated attention pooling (Ilse et al. 2018).")
     dropout: float = setting(0.0, "Dropout after each layer of the encoder.")
     input_dropout: float = setting(0.0, "Dropout of the features before the first layer of the encoder.")
     edge_dropout: float = setting(
-        0.0, "Share of the graph's edges left out at each training step, in both directions; self-loops stay."
+        0.0,
+        "Share of the graph's edges left out at each training step, in both directions; self-loops stay.",
+        part=GRAPH,
     )
-    jigsaw: str = setting("position", f"Jigsaw task of +jigsaw methods: {one_of(JIGSAWS)}.", option=True)
-    grid: int = setting(10, "Cells per side of the grid whose cells the position task predicts.")
+    jigsaw: str = setting("position", f"Jigsaw task of +jigsaw methods: {one_of(JIGSAWS)}.", option=True, part=JIGSAW)
+    grid: int = setting(10, "Cells per side of the grid whose cells the position task predicts.", part=JIGSAW)
     bins: str = setting(
         "per-axis",
         "What the grid covers: per-axis (each axis of the slide fills it) or aspect (its cells are squares, the longer "
         "axis fills it).",
+        part=JIGSAW,
     )
-    share: float = setting(0.9, "Share of the patches that the position task asks at each step.")
-    jigsaw_head: str = setting("linear", "What answers the position task: linear, or mlp (one hidden layer, ReLU).")
+    share: float = setting(0.9, "Share of the patches that the position task asks at each step.", part=JIGSAW)
+    jigsaw_head: str = setting(
+        "linear", "What answers the position task: linear, or mlp (one hidden layer, ReLU).", part=JIGSAW
+    )
     imposters: str = setting(
         "all",
         "What the consistency task permutes: all features of the slide, only those of the centre (its neighbours keep "
         "theirs), or only those of the neighbours.",
+        part=JIGSAW,
     )
     imposter_loss: str = setting(
-        "mean", "How the consistency task joins its two terms, real and imposter: their mean or their sum."
+        "mean",
+        "How the consistency task joins its two terms, real and imposter: their mean or their sum.",
+        part=JIGSAW,
     )
     kinds: int = setting(
         0,
         "Number of patch kinds whose co-occurrence among neighbours the head sees beside the pooled state, in graph "
         "methods; 0: none, as in the paper.",
+        part=GRAPH,
     )
 
     def __post_init__(self) -> None:

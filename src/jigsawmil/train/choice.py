@@ -7,17 +7,12 @@ from typing import Any
 
 from ..config import choose, require, settings_of
 from ..errors import ConfigError
-from ..graph_config import GraphConfig
 from ..nn.options import METHODS, check_method
-from .config import LambdaConfig
 from .settings import Settings
 
 MOST = 24  # candidates
 NEVER = ("level", "members", "device")  # a study has one level; single models choose; a device changes no result
-OF_GRAPHS = {setting.name for setting in settings_of(GraphConfig)} | {"conv", "heads", "kinds", "edge_dropout"}
-OF_JIGSAWS = {setting.name.rstrip("_") for setting in settings_of(LambdaConfig)} | {
-    *("jigsaw", "grid", "bins", "share", "jigsaw_head", "imposters", "imposter_loss")
-}
+PARTS = {setting.name.rstrip("_"): setting.part for setting in settings_of(Settings)}
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -80,9 +75,7 @@ class Choice:
 
 def _matters(name: str, method: str) -> bool:
     """Whether a setting can change what a method learns."""
-    if name in OF_GRAPHS:
-        return METHODS[method].graph
-    return METHODS[method].jigsaw or name not in OF_JIGSAWS
+    return METHODS[method].uses(PARTS[name])
 
 
 def _name(settings: Settings, options: Mapping[str, Any]) -> str:

@@ -3,7 +3,7 @@
 import math
 from dataclasses import dataclass, field
 
-from ..config import choose, one_of, require, setting
+from ..config import JIGSAW, choose, one_of, require, setting
 from .policies import POLICIES, Policy, find_policy
 
 UNITS = ("epochs", "steps")
@@ -15,12 +15,18 @@ class LambdaConfig:
     """The weight of the jigsaw. a, b: of the paper's Gamma prior. every: the paper's n_lambda."""
 
     policy: str | float = setting(
-        "em", f"Weight of the jigsaw: {one_of(['a number', *POLICIES])}.", name="lambda_", option=True
+        "em",
+        f"Weight of the jigsaw: {one_of(['a number', *POLICIES])}.",
+        name="lambda_",
+        option=True,
+        part=JIGSAW,
     )
-    a: float = setting(1.0, "Shape a of the Gamma prior, for em and em-per-slide.", name="lambda_a")
-    b: float = setting(1.0, "Rate b of the Gamma prior, for em and em-per-slide.", name="lambda_b")
-    every: int = setting(1, "Epochs (or steps, see lambda_unit) between two updates of lambda.", name="lambda_every")
-    unit: str = setting("epochs", "What lambda_every counts: epochs or steps.", name="lambda_unit")
+    a: float = setting(1.0, "Shape a of the Gamma prior, for em and em-per-slide.", name="lambda_a", part=JIGSAW)
+    b: float = setting(1.0, "Rate b of the Gamma prior, for em and em-per-slide.", name="lambda_b", part=JIGSAW)
+    every: int = setting(
+        1, "Epochs (or steps, see lambda_unit) between two updates of lambda.", name="lambda_every", part=JIGSAW
+    )
+    unit: str = setting("epochs", "What lambda_every counts: epochs or steps.", name="lambda_unit", part=JIGSAW)
 
     def __post_init__(self) -> None:
         self.rule()
