@@ -64,6 +64,18 @@ def counted() -> list[Curves]:
     ]
 
 
+def test_the_attribution_is_judged_where_it_is_asked_for() -> None:
+    model = counting_model()
+    curves = [
+        curves_of(model, card(model), str(seed), [planted_bag(seed)], np.random.default_rng(seed), attribution=True)
+        for seed in range(6)
+    ]
+    verdicts = {verdict.ranking: verdict for verdict in judge(curves)}
+    assert list(verdicts) == ["attention", "evidence", "attribution"]
+    assert verdicts["attribution"].trusted
+    assert not verdicts["attention"].trusted
+
+
 def test_a_map_of_what_the_model_counts_is_trusted_and_noise_is_not(counted: list[Curves]) -> None:
     verdicts = {verdict.ranking: verdict for verdict in judge(counted)}
     assert verdicts["evidence"].trusted

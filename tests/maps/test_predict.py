@@ -4,6 +4,7 @@ from pathlib import Path
 
 import pandas as pd
 import pytest
+from PIL import Image
 
 import jigsawmil
 from jigsawmil.errors import ConfigError
@@ -48,6 +49,18 @@ def test_features_give_the_table_attention_and_maps(model: Path, cohort: Path, t
         assert len(attention) == len(jigsawmil.read_bag(file))
         assert attention["attention"].sum() == pytest.approx(1, abs=1e-4)
         assert (tmp_path / "maps" / f"{file.stem}.png").stat().st_size > 1000
+
+
+def test_pictures_show_the_attribution_where_it_is_asked_for(model: Path, cohort: Path, tmp_path: Path) -> None:
+    [file] = sorted((cohort / "features").glob("*.h5"))[:1]
+    plain, more = (tmp_path / name for name in ("plain", "more"))
+    jigsawmil.predict_slides(model, file, out=tmp_path / "a.csv", heatmap=plain)
+    jigsawmil.predict_slides(model, file, out=tmp_path / "b.csv", heatmap=more, attribution=True)
+    assert (tmp_path / "a.csv").read_bytes() == (tmp_path / "b.csv").read_bytes()
+    with Image.open(plain / f"{file.stem}.png") as before, Image.open(more / f"{file.stem}.png") as after:
+        assert after.width * after.height > before.width * before.height  # a panel more
+    with pytest.raises(ConfigError, match="--heatmap"):
+        jigsawmil.predict_slides(model, file, out=tmp_path / "c.csv", attribution=True)
 
 
 def test_an_option_that_is_none_is_refused(model: Path, cohort: Path, tmp_path: Path) -> None:

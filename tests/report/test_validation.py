@@ -12,7 +12,9 @@ import pandas as pd
 import pytest
 from scipy.special import expit
 from sklearn.metrics import average_precision_score, balanced_accuracy_score, brier_score_loss, roc_auc_score
+from typer.testing import CliRunner
 
+from jigsawmil.cli import app
 from jigsawmil.cohort.cohort import Cohort
 from jigsawmil.errors import ConfigError, FeatureError, LabelError, StudyError
 from jigsawmil.report.finish import validate
@@ -23,6 +25,7 @@ from jigsawmil.study.cases import run_maps
 from jigsawmil.study.run import Run, open_run
 from jigsawmil.study.runner import cross_validate
 from jigsawmil.study.study import Study, cohort_spec
+from jigsawmil.study.validation import EXTERNAL
 from jigsawmil.synthetic.phantom import make_phantom, write_phantom
 from jigsawmil.train.apply import apply_model
 from jigsawmil.train.checkpoint import load_model
@@ -300,3 +303,21 @@ def test_by_the_command_line(
     refused = jigsawmil("validate", home / "run", *known, "--out", tmp_path / "w")
     assert refused.code == 1
     assert "--allow-overlap" in refused.err
+
+
+def test_a_validation_opens_wherever_a_run_does(run: Run, tmp_path: Path) -> None:
+    slide = str(run.predictions["slide_id"].iloc[0])
+    picture = tmp_path / "map.png"
+    commands = [
+        ["heatmap", str(run.folder), slide, "--out", str(picture)],
+        ["export", str(run.folder), slide, "--format", "csv", "--out", str(tmp_path / "maps")],
+        ["faithfulness", str(run.folder), "--slides-at-most", "3", "--attribution"],
+    ]
+    for command in commands:
+        result = CliRunner().invoke(app, command)
+        assert result.exit_code == 0, result.output
+    assert picture.stat().st_size > 1000
+    assert (tmp_path / "maps" / f"{slide}.csv").is_file()
+    figures = json.loads(run.files.faithfulness(EXTERNAL, "pair.json").read_text())
+    assert set(figures["verdicts"]) == {"attention", "evidence", "attribution"}
+    shutil.rmtree(run.files.faithfulness())

@@ -145,12 +145,14 @@ def ask_faithfulness(
     cohort: CohortName = None,
     slides_at_most: Annotated[int, typer.Option(min=2, help="Slides (or patients) per variant, drawn at random.")] = 20,
     seed: Annotated[int, typer.Option(min=0, help="Decides which slides, and the random orders.")] = 0,
+    attribution: Attribution = False,
     features: Moved = None,
     device: Device = TrainConfig.device,
     quiet: Quiet = False,
 ) -> None:
     """Can the maps be trusted? Patches are removed, and given alone, in the order of a map and at random.
 
+    Attention and evidence; with --attribution also the attribution of the input patches.
     Writes RUN/faithfulness/COHORT/VARIANT.json and .csv, which the report shows.
 
     Example: `jigsawmil faithfulness run --variant graph-abmil+jigsaw`
@@ -161,7 +163,7 @@ def ask_faithfulness(
     for name in [the_cohort(opened, cohort)] if cohort else opened.cohorts:
         for each in [variant] if variant else opened.variants:
             chosen = chosen_cases(opened, name, each, slides_at_most, seed)
-            tried = (case_curves(opened, case, seed, features, device) for case in chosen)
+            tried = (case_curves(opened, case, seed, features, device, attribution) for case in chosen)
             curves = list(tracked(tried, len(chosen), f"{each}: {len(chosen)} slides", screen, quiet))
             sentence = trust_sentence(judge(curves))
             write_trust(opened, name, each, curves, seed=seed, sentence=sentence)

@@ -23,7 +23,20 @@ from ..train.from_slides import EXTRACT, Extraction, SlideOptions
 from ..train.out_of_fold import performance_lines
 from ..train.train_model import refuse_model, train_model
 from .app import app
-from .arguments import COHORT, Device, Masks, Memory, Out, PatchSize, Quiet, Seed, SlideMpp, TableOptions, Unit
+from .arguments import (
+    COHORT,
+    Attribution,
+    Device,
+    Masks,
+    Memory,
+    Out,
+    PatchSize,
+    Quiet,
+    Seed,
+    SlideMpp,
+    TableOptions,
+    Unit,
+)
 from .extract import TrustCode, Weights, Workers, show_extracted
 from .groups import grouped
 from .options import ChooseOptions, MethodOptions, TargetOptions
@@ -123,6 +136,7 @@ def predict(
     out: Annotated[Path, typer.Option(help="CSV to write.")] = Path("predictions.csv"),
     heatmap: Annotated[Path | None, typer.Option(help="Folder for one picture a slide: what the model saw.")] = None,
     attention: Annotated[Path | None, typer.Option(help="Folder for one CSV a slide: x,y,attention.")] = None,
+    attribution: Attribution = False,
     slide_mpp: SlideMpp = None,
     patch_size: PatchSize = None,
     unit: Unit = None,
@@ -140,8 +154,8 @@ def predict(
     screen = console()
     options = SlideOptions(slide_mpp=slide_mpp, **asdict(extraction))
     predictor = SlidePredictor(
-        model, inputs, out=out, heatmap=heatmap, attention=attention, device=device, patch_size=patch_size, unit=unit,
-        options=options, patients=patients.table(),
+        model, inputs, out=out, heatmap=heatmap, attention=attention, attribution=attribution, device=device,
+        patch_size=patch_size, unit=unit, options=options, patients=patients.table(),
     )  # fmt: skip
     show_left_out(predictor.inputs.left_out, screen)
     if predictor.extraction:

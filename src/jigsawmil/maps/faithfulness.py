@@ -68,7 +68,7 @@ class Gain:
 class Verdict:
     """Of one map of one model. The rule: trusted where both intervals lie above 0."""
 
-    ranking: str  # attention or evidence
+    ranking: str  # attention, evidence or attribution
     slides: int
     deletion: Gain
     insertion: Gain
@@ -86,14 +86,16 @@ def curves_of(
     rng: np.random.Generator,
     *,
     device: str = "auto",
+    attribution: bool = False,
 ) -> Curves:
     """Deletion and insertion curves of one slide, for every map of it and for random orders of its patches.
 
     bags: the slide, or all slides of the patient if the model pools patients. rng: draws the random orders.
+    attribution: also of the map of input attribution.
 
     Example: `curves_of(model, card, "slide_1", [bag], np.random.default_rng(0))`
     """
-    maps = explain_patient(model, card, name, bags, device=device, neighbours=False)
+    maps = explain_patient(model, card, name, bags, device=device, neighbours=False, attribution=attribution)
     scores = rankings(maps)
     total = sum(map(len, bags))
     counts = [min(max(round(share * total), 1), total) for share in SHARES]
@@ -114,13 +116,16 @@ def curves_of(
 
 
 def rankings(maps: Sequence[PatchMaps]) -> dict[str, Floats]:
-    """Scores of all patches of a bag: attention, unless all patches have the same, and evidence for the class it was
-    given, if the model has evidence."""
-    attention = np.concatenate([part.attention for part in maps])
-    if maps[0].evidence is None:
-        return {"attention": attention}
-    evidence = np.concatenate([part.evidence_for(part.prediction) for part in maps])
-    return {"attention": attention, "evidence": evidence} if attends(attention) else {"evidence": evidence}
+    """Scores of all patches of a bag, as far as the maps have them: attention, unless all patches have the same while
+    another map ranks them, and evidence and input attribution for the class it was given."""
+    scores = {"attention": np.concatenate([part.attention for part in maps])}
+    if maps[0].evidence is not None:
+        scores["evidence"] = np.concatenate([part.evidence_for(part.prediction) for part in maps])
+    if maps[0].attribution is not None:
+        scores["attribution"] = np.concatenate([part.attribution_for(part.prediction) for part in maps])
+    if len(scores) > 1 and not attends(scores["attention"]):
+        del scores["attention"]
+    return scores
 
 
 def judge(curves: Sequence[Curves]) -> list[Verdict]:

@@ -41,6 +41,7 @@ def predict_slides(
     out: str | Path = "predictions.csv",
     heatmap: str | Path | None = None,
     attention: str | Path | None = None,
+    attribution: bool = False,
     device: str = "auto",
     patch_size: float | None = None,
     unit: str | None = None,
@@ -53,16 +54,16 @@ def predict_slides(
 
     model: folder of a trained model. inputs: slides, feature files, or folders of either. out: CSV to write; features
     of slides are kept in a folder beside it. heatmap: folder for one picture per slide. attention: folder for one CSV
-    per slide: x, y, attention. patch_size, unit: as in `read_bag`. labels: table that says whose each slide is, with
-    the names of its columns; TCGA barcodes say it themselves. One row per patient is then written beside `out`.
-    options: of `SlideOptions`.
+    per slide: x, y, attention. attribution: the pictures also show that of the input patches. patch_size, unit: as in
+    `read_bag`. labels: table that says whose each slide is, with the names of its columns; TCGA barcodes say it
+    themselves. One row per patient is then written beside `out`. options: of `SlideOptions`.
 
     Example: `predict_slides("model", "slides", heatmap="maps").table`
     """
     given = [inputs] if isinstance(inputs, str | Path) else inputs
     predictor = SlidePredictor(
-        Path(model), given, out=Path(out), heatmap=heatmap, attention=attention, device=device, patch_size=patch_size,
-        unit=unit, options=SlideOptions(**options),
+        Path(model), given, out=Path(out), heatmap=heatmap, attention=attention, attribution=attribution, device=device,
+        patch_size=patch_size, unit=unit, options=SlideOptions(**options),
         patients=patient_table(labels, patient_column=patient_column, slide_column=slide_column),
     )  # fmt: skip
     extracted = list(predictor.extraction.run()) if predictor.extraction else []
@@ -96,6 +97,7 @@ class SlidePredictor:
         out: Path,
         heatmap: str | Path | None = None,
         attention: str | Path | None = None,
+        attribution: bool = False,
         device: str = "auto",
         patch_size: float | None = None,
         unit: str | None = None,
@@ -111,6 +113,8 @@ class SlidePredictor:
                 "--patch-size and --unit complete what feature files say, and slides were given; --slide-mpp would be "
                 "of both. Predict slides and feature files one after the other."
             )
+        if attribution and heatmap is None:
+            raise ConfigError("--attribution is drawn in the pictures of --heatmap. Give the folder for them.")
         check_masks(options.masks, slides)
         cache = out.with_name(f"{out.stem}-features")
         self.extraction = Extraction(self.card, slides, cache, options, device) if slides else None
@@ -119,7 +123,7 @@ class SlidePredictor:
         self.patient_rows = list[dict[str, Any]]()
         self.patient_of = self._whose([*self.inputs.features, *slides], patients)
         self._reading = {"mpp": None if slides else mpp, "patch_size": patch_size, "unit": unit}
-        self._out, self._heatmap, self._attention = out, heatmap, attention
+        self._out, self._heatmap, self._attention, self._attribution = out, heatmap, attention, attribution
         self._device, self._mpp, self._words = device, mpp, f"{self.card.title}, model {model.name}"
 
     @property
@@ -136,7 +140,7 @@ class SlidePredictor:
             if self._attention is not None:
                 write_attention(seen, Path(self._attention))
             if self._heatmap is not None:
-                for maps in seen_maps(self._model, self.card, seen):
+                for maps in seen_maps(self._model, self.card, seen, attribution=self._attribution):
                     self._draw(maps, Path(self._heatmap))
             yield seen
         if self.rows and whose and self.card.level == "slide":

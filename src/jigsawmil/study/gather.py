@@ -3,6 +3,7 @@
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pandas as pd
@@ -18,7 +19,7 @@ from .control import shuffle_control
 from .job import LOGIT, Job
 from .records import CohortRecord, StudyRecord
 from .run_folder import RunFolder
-from .study import Study
+from .study import CohortSpec, Study
 
 
 def by_reason(failed: Mapping[str, str]) -> dict[str, list[str]]:
@@ -50,7 +51,10 @@ def gather(
         _write_control(run, {False: (plain, predictions), True: (shuffled, moved)}, cohorts)
     write_slides(run, cohorts)
     record = StudyRecord(
-        cohorts={name: _cohort_record(study, name, cohort) for name, cohort in cohorts.items()},
+        cohorts={
+            name: cohort_record(study.cohorts[name], cohort, reference=study.references.get(name, {}))
+            for name, cohort in cohorts.items()
+        },
         variants=tuple(study.variants),
         settings={name: settings.flat() for name, settings in study.variants.items()},
         choices={name: asdict(choice) for name, choice in study.choices.items()},
@@ -65,8 +69,8 @@ def gather(
     record.write(run.study)
 
 
-def _cohort_record(study: Study, name: str, cohort: Cohort) -> CohortRecord:
-    source = study.cohorts[name]
+def cohort_record(source: CohortSpec, cohort: Cohort, **more: Any) -> CohortRecord:
+    """A cohort as it was read from its source. more: other fields of the record."""
     return CohortRecord(
         labels=source.labels,
         features=source.features,
@@ -75,8 +79,7 @@ def _cohort_record(study: Study, name: str, cohort: Cohort) -> CohortRecord:
         task=cohort.task,
         dim=cohort.dim,
         encoder=cohort.encoder,
-        notes=cohort.notes,
-        reference=study.references.get(name, {}),
+        **{"notes": cohort.notes, **more},
     )
 
 

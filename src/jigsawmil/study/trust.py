@@ -23,10 +23,13 @@ def chosen_cases(run: Run, cohort: str, variant: str, at_most: int, seed: int) -
     return [known[i] for i in sorted(chosen)]
 
 
-def case_curves(run: Run, case: Case, seed: int, features: Path | None, device: str) -> Curves:
+def case_curves(
+    run: Run, case: Case, seed: int, features: Path | None, device: str, attribution: bool = False
+) -> Curves:
     """The random orders of a slide are the same for every variant."""
     rng = np.random.default_rng([seed, *case.name.encode()])
-    return curves_of(*case_model(case), case.name, case_bags(run, case, features), rng, device=device)
+    bags = case_bags(run, case, features)
+    return curves_of(*case_model(case), case.name, bags, rng, device=device, attribution=attribution)
 
 
 def _rows(curves: list[Curves]) -> Iterator[dict[str, Any]]:

@@ -31,13 +31,14 @@ from ..train.origin import origin
 from ..train.train_model import check_patients, fingerprint
 from ..train.trained_on import TrainedSlide, find_overlap
 from .compare import COLUMNS, summarise
-from .gather import write_slides
+from .gather import cohort_record, write_slides
 from .job import LOGIT
 from .predictions import pool
-from .records import CohortRecord, JobRecord, StudyRecord, ValidationRecord
+from .records import JobRecord, StudyRecord, ValidationRecord
 from .run import Run, is_run, open_run
 from .run_folder import JobFolder, RunFolder
 from .slide_maps import the_cohort
+from .study import CohortSpec
 
 EXTERNAL = "external"  # what the cohort of a validation is called
 Follow = Callable[[Iterator[Seen], int], Iterator[Seen]]  # given a number of cases, shows how far it is
@@ -204,14 +205,9 @@ def write_validation(
     write_slides(run, {EXTERNAL: read})
     StudyRecord(
         cohorts={
-            EXTERNAL: CohortRecord(
-                labels=str(labels),
-                features=str(features),
-                options=given,
-                classes=read.classes,
-                task=read.task,
-                dim=read.dim,
-                encoder=read.encoder,
+            EXTERNAL: cohort_record(
+                CohortSpec(labels=str(labels), features=str(features), options=given),
+                read,
                 notes=(*read.notes, *notes),
             )
         },

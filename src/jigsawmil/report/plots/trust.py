@@ -4,7 +4,12 @@ from collections.abc import Mapping, Sequence
 
 from matplotlib.figure import Figure
 
-LINES = {"attention": ("#0072B2", "-"), "evidence": ("#D55E00", "-"), "random": ("0.55", "--")}
+LINES = {
+    "attention": ("#0072B2", "-"),
+    "evidence": ("#D55E00", "-"),
+    "attribution": ("#009E73", "-"),
+    "random": ("0.55", "--"),
+}
 TITLES = {
     "deletion": ("removed", "strongest removed first: sooner down is better"),
     "insertion": ("given", "strongest given alone: sooner up is better"),
