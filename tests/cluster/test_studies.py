@@ -17,7 +17,9 @@ from jigsawmil.study.executors import Event, run_local
 from jigsawmil.study.job import Job
 from jigsawmil.study.plan import plan
 from jigsawmil.study.run_folder import RunFolder
+from jigsawmil.study.runner import cross_validate
 from jigsawmil.study.study import Study
+from jigsawmil.train.choice import Choice
 
 ray = pytest.importorskip("ray", reason="Ray is not installed: pip install 'jigsawmil[ray]'")
 
@@ -62,6 +64,23 @@ def test_ray_writes_what_local_processes_write(cluster: Any, study: Study, local
         assert [event.ended for event in events if event.job is job].index(True) == sum(
             e.job is job for e in events
         ) - 1
+
+
+def test_ensembles_and_choices_are_the_same_on_ray(
+    cluster: Any, phantom: Path, study_of: Callable[..., Study], tmp_path: Path
+) -> None:
+    plain = study_of(phantom, methods=("abmil",), folds=2)
+    members = plain.variants["abmil"].replace(members=2)
+    choice = Choice(options={"hidden": [4, 8]}, folds=2, repeats=1)
+    study = replace(plain, variants={"pair": members, "chosen": members}, choices={"chosen": choice})
+    on_ray, here = (
+        cross_validate(study, tmp_path / name, executor=by) for name, by in (("ray", run_on_ray), ("a", None))
+    )
+    for table in ("predictions", "summary"):
+        name = f"{table}.csv"
+        assert (on_ray.folder / name).read_bytes() == (here.folder / name).read_bytes()
+    chosen = [run.choices.drop(columns="seconds") for run in (on_ray, here)]
+    assert chosen[0].equals(chosen[1])
 
 
 def test_without_shared_storage_the_files_come_back_through_ray(
