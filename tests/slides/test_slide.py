@@ -10,6 +10,7 @@ from numpy.typing import NDArray
 from PIL import Image
 
 from jigsawmil.errors import ConfigError, SlideError
+from jigsawmil.slides import plain
 from jigsawmil.slides import slide as module
 from jigsawmil.slides.find import find_slides
 from jigsawmil.slides.slide import Slide, best_level, open_slide, write_picture
@@ -244,7 +245,7 @@ def test_a_plain_picture_may_be_large_but_not_beyond_memory(tmp_path: Path, monk
     with open_slide(tmp_path / "large.png", 0.5) as opened:
         assert opened.size == (1200, 1000)
     assert Image.MAX_IMAGE_PIXELS == 1000
-    monkeypatch.setattr(module, "LARGEST", 1_000_000)
+    monkeypatch.setattr(plain, "LARGEST", 1_000_000)
     with pytest.raises(SlideError, match="1,200 x 1,000 pixels, too many for a plain image"):
         open_slide(tmp_path / "large.png", 0.5)
 

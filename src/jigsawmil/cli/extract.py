@@ -68,7 +68,8 @@ def extract(
     spec, screen = encoder_spec(encoder), console()
     files = slide_files(slides, screen)
     where = device if executor == "ray" else str(pick_device(device))  # a cluster's nodes have their own
-    settings = tiles.settings(spec, workers=workers, batch=batch, device=where, precision=precision)
+    say = None if quiet else screen
+    settings = tiles.settings(files, spec, say, workers=workers, batch=batch, device=where, precision=precision)
     check_masks(settings.masks, files)
     for note in () if quiet else unusual(settings.tiles, spec):
         screen.print(note, highlight=False, soft_wrap=True)
@@ -90,7 +91,7 @@ def extract(
 def unusual(tiles: TileSpec, spec: EncoderSpec) -> list[str]:
     """What an encoder was not trained for, in words."""
     notes = []
-    scale = tiles.patch * tiles.mpp / (spec.patch * spec.mpp)
+    scale = 1.0 if tiles.mpp is None else tiles.patch * tiles.mpp / (spec.patch * spec.mpp)
     if abs(scale - 1) > 0.1:
         notes.append(
             f"Note: {spec.name} asks for tiles of {spec.patch} pixels at {spec.mpp:g} microns; those of {tiles.patch} "

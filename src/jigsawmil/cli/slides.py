@@ -38,10 +38,11 @@ def tissue(
 
     Example: `jigsawmil tissue slide.svs --encoder uni --out tissue`
     """
-    screen, settings = console(), tiles.settings(encoder_spec(encoder) if encoder else None)
+    screen = console()
     if out.resolve() in {path.resolve() for path in slides}:
         raise ConfigError(f"--out {out}: the slides lie there, and pictures could pass for slides. Give another.")
     files = slide_files(slides, screen)
+    settings = tiles.settings(files, encoder_spec(encoder) if encoder else None, None if quiet else screen)
     check_masks(settings.masks, files)
     failed = []
     with writing_to(out):
@@ -66,7 +67,7 @@ def _look(path: Path, out: Path, settings: ExtractSettings) -> str:
         write_picture(found.mask.astype(np.uint8) * 255, out / f"{path.stem}_tissue.png")
         write_geojson(found, out / f"{path.stem}.geojson", origin_of(slide, settings.shift))
         write_picture(preview(slide, found, tiles), out / f"{path.stem}_preview.png")
-        return f"{path.name}: {found.area(slide.needed_mpp):.2f} mm² of tissue, {len(tiles):,} tiles"
+        return f"{path.name}: {found.amount(slide.mpp)}, {len(tiles):,} tiles"
 
 
 @app.command(name="paint")

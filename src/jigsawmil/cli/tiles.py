@@ -1,13 +1,17 @@
 """Options of verbs that cut slides into tiles."""
 
+from collections.abc import Sequence
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Annotated, Any
 
 import typer
+from rich.console import Console
 
 from ..bags.tile_spec import DEFAULT_TILES, TileSpec
 from ..slides.encoders import EncoderSpec
 from ..slides.extract_one import ExtractSettings
+from ..slides.scale import fit_tiles
 from .arguments import Masks, NoBoundsShift, SlideMpp
 
 
@@ -27,7 +31,10 @@ class TileOptions:
     masks: Masks = None
     no_bounds_shift: NoBoundsShift = False
 
-    def settings(self, encoder: EncoderSpec | None = None, **others: Any) -> ExtractSettings:
+    def settings(
+        self, files: Sequence[Path], encoder: EncoderSpec | None, say: Console | None, **others: Any
+    ) -> ExtractSettings:
+        """How to cut these slides; what was decided about their resolution is printed."""
         asked = encoder or DEFAULT_TILES
         tiles = TileSpec(
             patch=asked.patch if self.patch is None else self.patch,
@@ -36,5 +43,9 @@ class TileOptions:
             share=self.share,
             drawn=self.masks is not None,
         )
+        tiles, notes = fit_tiles(files, tiles, self.slide_mpp, asked=self.mpp is not None)
+        if say is not None:
+            for note in notes:
+                say.print(note, highlight=False, soft_wrap=True)
         shift = not self.no_bounds_shift
         return ExtractSettings(tiles=tiles, slide_mpp=self.slide_mpp, masks=self.masks, shift=shift, **others)

@@ -15,6 +15,7 @@ from ..files import held, replacing
 from .encoders import encoder_spec, load_encoder
 from .extract_one import NO_TISSUE, Extracted, ExtractSettings, check_masks, extract_slide, features_folder, keep_memory
 from .find import find_slides
+from .scale import fit_tiles
 
 COLUMNS = ("slide", "status", "tiles", "tissue_mm2", "seconds", "error")
 
@@ -31,14 +32,15 @@ def extract_slides(
     """What `jigsawmil extract` does: features of slides, one file each, and what became of every slide.
 
     slides: files, or folders of them. encoder, weights, trust_code: as in `load_encoder`. settings: tiles as the
-    encoder asks for them by default.
+    encoder asks for them by default; in pixels of the image if all slides are plain images of unknown resolution.
 
     Example: `extract_slides("slides", "features", "uni")`
     """
     spec = encoder_spec(encoder)
-    settings = settings or ExtractSettings(tiles=TileSpec(patch=spec.patch, mpp=spec.mpp))
     given = [slides] if isinstance(slides, str | Path) else slides
     files = find_slides(given).files
+    if settings is None:
+        settings = ExtractSettings(tiles=fit_tiles(files, TileSpec(patch=spec.patch, mpp=spec.mpp))[0])
     check_masks(settings.masks, files)
     load = {"name": encoder, "weights": weights, "trust_code": trust_code}
     return list(extract_here(files, Path(out), load, settings))
@@ -79,7 +81,8 @@ def write_account(one: Extracted, features: Path) -> None:
     with _turn(features / ".extracted.lock"), replacing(path) as temporary:
         if path.exists():
             before = _read(path)
-            row = pd.concat([before[before["slide"] != one.slide], row.fillna("").astype(str)])
+            new = row.astype(object).where(row.notna(), "").astype(str)
+            row = pd.concat([before[before["slide"] != one.slide], new])
         row.sort_values("slide").to_csv(temporary, index=False)
 
 

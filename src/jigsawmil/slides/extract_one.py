@@ -223,14 +223,14 @@ def _extract(
     made = {**made, "slide_mpp": None if slide.says_mpp else slide.mpp}
     tissue = tissue_of(slide, settings.masks, settings.shift)
     tiles = make_tiles(slide, tissue, settings.tiles)
-    area = tissue.area(slide.needed_mpp)
+    area = tissue.area(slide.mpp)
     # both are closed before the slide is, whatever happens: a thread that reads a closed slide takes the process down
     with ThreadPoolExecutor(1, "looks") as beside:
         looks = beside.submit(_save_looks, slide, tissue, tiles, out, settings, made["slide"])
         features, waited = _encode_all(slide, tiles, encoder, settings, on_tiles)
         looks.result()
     if not len(tiles):
-        why = f"{slide.path.name}: no tile with enough tissue ({area:.2f} mm2 of tissue in all)."
+        why = f"{slide.path.name}: no tile with enough tissue ({tissue.amount(slide.mpp)})."
         with replacing(_note(target)) as temporary:
             temporary.write_text(json.dumps({"why": why, MADE_FROM: made}, indent=2) + "\n", encoding="utf-8")
         return Extracted(slide.path.stem, "no tissue", tissue_mm2=area)

@@ -6,8 +6,7 @@ never use a handle that was opened before a fork.
 """
 
 import math
-from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Sequence
 from pathlib import Path
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, NamedTuple
@@ -17,6 +16,7 @@ from numpy.typing import NDArray
 
 from ..errors import ConfigError, SlideError
 from ..files import replacing
+from .plain import FROM, plain_resolution, read_plain
 
 if TYPE_CHECKING:
     from PIL import Image
@@ -29,8 +29,9 @@ PLAIN = PICTURES | {".tif", ".tiff"}  # Pillow reads what OpenSlide refuses of t
 SLIDES = {".svs", ".ndpi", ".mrxs", ".scn", ".svslide", ".bif", ".vms", ".vmu", ".avs", ".czi", ".dcm"} | PLAIN
 FINEST, COARSEST = 0.01, 20.0  # microns: outside, a resolution is a scanner's or a program's filler (72 dpi is 353)
 AGREE = 0.05  # a stated mpp this close to the slide's own is no contradiction
+IN_PIXELS = "Or cut tiles in pixels of the image: give such images alone and no --mpp (TileSpec(mpp=None) in Python)."
+GENERIC = "generic-tiff"  # OpenSlide's name for tiled TIFFs of no known scanner; plain images have no vendor
 BLOCK = 1 << 24  # pixels decoded at a time, 64 MB
-LARGEST = 1 << 29  # pixels of a plain image, 2 GB
 
 
 class Thumbnail(NamedTuple):
@@ -47,6 +48,14 @@ class Bounds(NamedTuple):
     y: int
     width: int
     height: int
+
+
+class Resolution(NamedTuple):
+    """What a file says of its pixels. plain: as `Slide.plain`. mpp: microns per level-0 pixel; None if unknown."""
+
+    plain: bool
+    mpp: float | None
+    where: str = ""  # it says so
 
 
 class Slide:
@@ -79,14 +88,20 @@ class Slide:
         return _own_mpp(self.properties) is not None
 
     @property
+    def plain(self) -> bool:
+        """Whether it is an image without a pyramid: a region of interest or a TMA core rather than a scan."""
+        return _is_plain(self.properties, self.level_downsamples)
+
+    @property
     def needed_mpp(self) -> float:
         """Microns per level-0 pixel; an error where nobody knows them."""
         if self.mpp is None:
             power = self.properties.get("openslide.objective-power")
             hint = f" It was scanned at {power}x." if power else ""
+            pixels = f" {IN_PIXELS}" if self.plain else ""
             raise SlideError(
                 f"{self.path.name}: the slide does not say how large its pixels are.{hint} State the microns per "
-                "level-0 pixel with --slide-mpp (mpp= in Python): about 0.25 for 40x, 0.5 for 20x."
+                f"level-0 pixel with --slide-mpp (mpp= in Python): about 0.25 for 40x, 0.5 for 20x.{pixels}"
             )
         return self.mpp
 
@@ -104,13 +119,14 @@ class Slide:
 
     def thumbnail(self, max_side: int) -> Thumbnail:
         """The whole slide with at most `max_side` pixels a side, never enlarged."""
-        return self._whole(max(1.0, max(self.size) / max_side))
+        return self.reduced(max(1.0, max(self.size) / max_side))
 
     def thumbnail_at(self, mpp: float) -> Thumbnail:
         """The whole slide at `mpp` microns a pixel, never enlarged."""
-        return self._whole(max(1.0, mpp / self.needed_mpp))
+        return self.reduced(max(1.0, mpp / self.needed_mpp))
 
-    def _whole(self, scale: float) -> Thumbnail:
+    def reduced(self, scale: float) -> Thumbnail:
+        """The whole slide at `scale` level-0 pixels a pixel."""
         # 1e-9: a width of exactly 512 pixels must not become 513 by a rounding error
         width, height = (max(1, math.ceil(side / scale - 1e-9)) for side in self.size)
         return Thumbnail(self._read(0, 0, (width * scale, height * scale), (width, height)), scale)
@@ -184,6 +200,24 @@ def open_slide(path: str | Path, mpp: float | None = None) -> Slide:
     return Slide(path, handle, properties, mpp if own is None else own)
 
 
+def resolution_of(path: Path) -> Resolution:
+    """The resolution that a slide states, of a plain image from its header alone.
+
+    Example: `resolution_of(Path("core.png")).mpp`
+    """
+    import openslide
+
+    if path.suffix.lower() in PLAIN and path.is_file() and openslide.OpenSlide.detect_format(path) is None:
+        properties, levels = plain_resolution(path), (1.0,)
+    else:
+        handle, properties = _open(path)
+        levels = tuple(handle.level_downsamples)
+        handle.close()
+    return Resolution(
+        _is_plain(properties, levels), _own_mpp(properties), properties.get(FROM, "the slide's properties")
+    )
+
+
 def write_picture(picture: NDArray[np.uint8], path: Path) -> None:
     """A PNG, RGB or grey."""
     from PIL import Image
@@ -204,8 +238,6 @@ def _open(path: Path) -> tuple[Any, dict[str, str]]:
         import openslide
     except ImportError as error:
         raise SlideError(f"{path.name}: reading slides needs OpenSlide. Install it: {NEEDS}") from error
-    from PIL import Image
-
     if not path.is_file():
         what = "is a folder" if path.is_dir() else "does not exist"
         raise SlideError(f"{path}: {what}; expected a slide file ({', '.join(sorted(SLIDES))}).")
@@ -224,42 +256,8 @@ def _open(path: Path) -> tuple[Any, dict[str, str]]:
             ) from error
     except openslide.OpenSlideError as error:
         raise SlideError(f"{path.name}: cannot be opened ({error}). Copy it anew or have it scanned again.") from error
-    try:
-        with _large_pictures():
-            image = Image.open(path)
-        if image.width * image.height > LARGEST:
-            image.close()
-            raise SlideError(
-                f"{path.name}: {image.width:,} x {image.height:,} pixels, too many for a plain image, which is held in "
-                "memory whole. Convert it to a pyramidal tiled TIFF."
-            )
-        image.load()
-    except (OSError, SyntaxError, ValueError) as error:  # what Pillow raises on damaged files
-        raise SlideError(f"{path.name}: neither a slide nor an image that can be read ({error}).") from error
-    if image.mode.startswith(("I", "F")):  # Pillow would cut them off at 255
-        raise SlideError(f"{path.name}: pixels of more than 8 bits ({image.mode}); expected 8 a colour. Convert it.")
-    return openslide.ImageSlide(image.convert("RGBA")), _resolution(image)
-
-
-@contextmanager
-def _large_pictures() -> Iterator[None]:
-    """Pillow is afraid of pictures from strangers; these are somebody's slides."""
-    from PIL import Image
-
-    before, Image.MAX_IMAGE_PIXELS = Image.MAX_IMAGE_PIXELS, None
-    try:
-        yield
-    finally:
-        Image.MAX_IMAGE_PIXELS = before
-
-
-def _resolution(image: "Image.Image") -> dict[str, str]:
-    """What a plain TIFF says of its resolution, in OpenSlide's words; other images mean the printer's or nothing."""
-    tags = getattr(image, "tag_v2", {})
-    x, y, unit = tags.get(282), tags.get(283), {2: 25_400, 3: 10_000}.get(tags.get(296, 2))
-    if not x or not y or not unit:
-        return {}
-    return {"openslide.mpp-x": str(unit / float(x)), "openslide.mpp-y": str(unit / float(y))}
+    image, stated = read_plain(path)
+    return openslide.ImageSlide(image), stated
 
 
 def _own_mpp(properties: dict[str, str]) -> float | None:
@@ -269,6 +267,10 @@ def _own_mpp(properties: dict[str, str]) -> float | None:
     except (KeyError, ValueError):
         return None
     return mpp if FINEST <= mpp <= COARSEST else None
+
+
+def _is_plain(properties: dict[str, str], level_downsamples: Sequence[float]) -> bool:
+    return len(level_downsamples) == 1 and properties.get("openslide.vendor", GENERIC) == GENERIC
 
 
 def _bounds(properties: dict[str, str], size: tuple[int, int]) -> Bounds:

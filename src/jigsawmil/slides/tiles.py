@@ -22,7 +22,7 @@ class Tiles:
     coords: NDArray[np.int64]
     patch_size_level0: int  # edge of a tile in level-0 pixels
     spec: TileSpec
-    level0_mpp: float
+    level0_mpp: float | None  # None if unknown
     slide_size: tuple[int, int]  # width and height, level-0 pixels
 
     def __len__(self) -> int:
@@ -41,9 +41,9 @@ def make_tiles(slide: Slide, tissue: Tissue, spec: TileSpec = DEFAULT_TILES) -> 
 
     Example: `make_tiles(slide, find_tissue(slide)).coords  # (tile, 2)`
     """
-    own = slide.needed_mpp
-    edge, step = (level0_edge(pixels, spec.mpp, own) for pixels in (spec.patch, spec.patch - spec.overlap))
+    edge, step = (_edge(pixels, spec, slide) for pixels in (spec.patch, spec.patch - spec.overlap))
     if edge * ENLARGED < spec.patch:
+        own = slide.needed_mpp
         raise SlideError(
             f"{slide.path.name}: scanned at {own:.3g} microns a pixel, tiles were asked for at {spec.mpp:.3g}; "
             f"detail that was never scanned cannot be shown. Ask for tiles at {own:.3g} or coarser (--mpp)."
@@ -58,9 +58,13 @@ def make_tiles(slide: Slide, tissue: Tissue, spec: TileSpec = DEFAULT_TILES) -> 
         coords=np.stack([x[enough], y[enough]], axis=1).astype(np.int64),
         patch_size_level0=edge,
         spec=spec,
-        level0_mpp=own,
+        level0_mpp=slide.mpp,
         slide_size=slide.size,
     )
+
+
+def _edge(pixels: int, spec: TileSpec, slide: Slide) -> int:
+    return pixels if spec.mpp is None else level0_edge(pixels, spec.mpp, slide.needed_mpp)
 
 
 def level0_edge(pixels: int, mpp: float, level0_mpp: float) -> int:

@@ -4,7 +4,7 @@ Tissue takes stain, so it has colour, and it has structure; glass has neither, i
 The limits are for H&E; a mask drawn by hand (`read_geojson`) serves where they do not hold.
 """
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 from numpy.typing import NDArray
@@ -16,6 +16,7 @@ Mask = NDArray[np.bool_]  # (height, width)
 Field = NDArray[np.floating]  # (height, width)
 
 MPP = 8.0  # microns a pixel of the thumbnail
+SUPPOSED = 0.5  # microns a pixel of a plain image that states none: the mask's lengths need a scale, tiles do not
 SATURATED = 0.05  # (max - min) / max of R, G, B against glass: pale eosin has 0.08, glass up to 0.03
 INKY = 0.25  # saturation of a pen; the pale blue of a counterstain stays below
 COLD = 0.04  # how far green exceeds red in ink, blue or green, by brightness; stained tissue is the other way round
@@ -50,9 +51,15 @@ class Tissue:
     mask: Mask
     scale: float  # level-0 pixels a mask pixel
 
-    def area(self, mpp: float) -> float:
-        """Square millimetres of tissue on a slide with `mpp` microns per level-0 pixel."""
-        return float(self.mask.sum()) * (self.scale * mpp / 1000) ** 2
+    def area(self, mpp: float | None) -> float:
+        """Square millimetres of tissue on a slide with `mpp` microns per level-0 pixel; nan if that is unknown."""
+        return float("nan") if mpp is None else float(self.mask.sum()) * (self.scale * mpp / 1000) ** 2
+
+    def amount(self, mpp: float | None) -> str:
+        """How much tissue there is, in words."""
+        return (
+            f"{self.mask.mean():.0%} of the image is tissue" if mpp is None else f"{self.area(mpp):.2f} mm² of tissue"
+        )
 
 
 def find_tissue(slide: Slide, settings: TissueSettings = DEFAULT) -> Tissue:
@@ -60,13 +67,20 @@ def find_tissue(slide: Slide, settings: TissueSettings = DEFAULT) -> Tissue:
 
     Example: `find_tissue(slide)`
     """
-    image, scale = slide.thumbnail_at(MPP)
-    return Tissue(tissue_mask(image, scale * slide.needed_mpp, settings), scale)
+    image, scale = slide.reduced(thumbnail_scale(slide))
+    if slide.plain:  # of a small region, most may be smaller than a speck of a slide
+        settings = replace(settings, speck=min(settings.speck, min(slide.size) * _mpp(slide) / 2))
+    return Tissue(tissue_mask(image, scale * _mpp(slide), settings), scale)
 
 
 def thumbnail_scale(slide: Slide) -> float:
     """Level-0 pixels a mask pixel."""
-    return max(1.0, MPP / slide.needed_mpp)
+    return max(1.0, MPP / _mpp(slide))
+
+
+def _mpp(slide: Slide) -> float:
+    """Of a plain image of unknown resolution what `SUPPOSED` says; another slide has to say it."""
+    return SUPPOSED if slide.plain and slide.mpp is None else slide.needed_mpp
 
 
 def tissue_mask(image: Picture, mpp: float, settings: TissueSettings = DEFAULT) -> Mask:

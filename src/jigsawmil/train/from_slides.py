@@ -92,13 +92,16 @@ class Extraction:
     def __init__(
         self, card: ModelCard, slides: Sequence[Path], folder: Path, options: SlideOptions, device: str = "auto"
     ) -> None:
-        self.slides, self.notes = slides, []
+        self.slides, self.notes = slides, list[str]()
         self._root, (self._load, settings) = folder, model_needs(card, options)
         if card.tiles is None:
-            cut = f"{settings.tiles.patch} pixels of {settings.tiles.mpp:.3g} microns"
-            self.notes = [f"the model does not know how its slides were cut; tiles of {cut} are taken."]
-        elif card.tiles.drawn and options.masks is None:
-            self.notes = ["the model was trained on tissue outlined by hand; without --masks it sees all tissue."]
+            cut = settings.tiles.words
+            self.notes.append(f"the model does not know how its slides were cut; tiles of {cut} are taken.")
+        if card.tiles is not None and card.tiles.drawn and options.masks is None:
+            self.notes.append("the model was trained on tissue outlined by hand; without --masks it sees all tissue.")
+        if card.tiles is not None and card.tiles.mpp is None:
+            cut = card.tiles.words
+            self.notes.append(f"the model was trained on tiles of {cut}; give it images of the same resolution.")
         self._settings = replace(
             settings,
             tiles=replace(settings.tiles, drawn=options.masks is not None),
@@ -147,8 +150,10 @@ def model_needs(card: ModelCard, options: SlideOptions) -> tuple[dict[str, Any],
             f"{spec.name} and gives {spec.dim or 'other'} numbers. Give features as for its training."
         )
     tiles = card.tiles or _tiles_of(card, spec, patch_um)
-    trained = card.patch_um or tiles.patch * tiles.mpp
-    if patch_um and abs(patch_um - trained) > 0.1 * trained:
+    trained = card.patch_um or (None if tiles.mpp is None else tiles.patch * tiles.mpp)
+    if patch_um and trained is None:
+        raise StudyError(f"--patch-um {patch_um:g}: the model was trained on tiles of {tiles.words}. Leave it out.")
+    if patch_um and trained and abs(patch_um - trained) > 0.1 * trained:
         raise StudyError(
             f"--patch-um {patch_um:g}: the model was trained on patches of {trained:g} microns. Leave it out."
         )

@@ -22,6 +22,7 @@ if TYPE_CHECKING:
     from torch import Tensor
 
 SMALLEST_PATCH = 8.0  # level-0 pixels; neighbours closer than this are cells of a grid, not patches of a slide
+IMAGE = "image pixels"  # in place of the microns a pixel of a tile: cut from an image as it is
 SAME = 1e-3  # relative difference below which a stated and a stored length agree (pyramids have factors like 4.0001)
 T = TypeVar("T")
 
@@ -172,9 +173,10 @@ def load(source: Source, options: Options, info: BagInfo) -> Bag:
 def tile_spec(
     patch: Any, mpp: Any, overlap: Any = 0, share: Any = DEFAULT_TILES.share, drawn: Any = False
 ) -> TileSpec | None:
-    """What a file says of its tiles; None where it says too little, or nonsense."""
+    """What a file says of its tiles; None where it says too little, or nonsense. mpp: a number, or `IMAGE`."""
     try:
-        return TileSpec(patch=int(patch), mpp=float(mpp), overlap=int(overlap), share=float(share), drawn=bool(drawn))
+        scale = None if mpp == IMAGE else float(mpp)
+        return TileSpec(patch=int(patch), mpp=scale, overlap=int(overlap), share=float(share), drawn=bool(drawn))
     except (ConfigError, TypeError, ValueError, OverflowError):
         return None
 

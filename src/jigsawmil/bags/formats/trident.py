@@ -18,11 +18,12 @@ from ..tile_spec import DEFAULT_TILES, OBJECTIVE, TileSpec
 from . import hdf5, siblings
 from .arrays import stored_pt
 from .opened import Opened, open_path
-from .source import Options, Source, Stored, tile_spec
+from .source import IMAGE, Options, Source, Stored, tile_spec
 
 SUFFIXES = (*hdf5.SUFFIXES, ".pt")
 DATASETS = ("features",)
 Array = tuple[np.ndarray, Mapping[str, Any]]  # a dataset and its attributes
+TILES_IN = "tiles_in"  # attribute of ours, `IMAGE` if tiles were cut in pixels of the image
 ATTRIBUTES = {"patch_size", "patch_size_level0", "level0_magnification", "target_magnification", "overlap", "name"}
 
 
@@ -61,6 +62,7 @@ def tiles_of(attrs: Mapping[str, Any]) -> TileSpec | None:
     power = attrs.get("target_magnification")
     mpp = attrs.get("target_mpp", OBJECTIVE / power if isinstance(power, int | float) and power else None)
     tissue = attrs.get("tissue_share", DEFAULT_TILES.share), attrs.get("tissue_drawn", False)
+    mpp = IMAGE if attrs.get(TILES_IN) == IMAGE else mpp
     return tile_spec(attrs.get("patch_size"), mpp, attrs.get("overlap", 0), *tissue)
 
 
@@ -160,18 +162,19 @@ def amend(path: Path, geometry: Mapping[str, Any], arrays: Mapping[str, Array]) 
 
 
 def tile_geometry(
-    name: str, spec: TileSpec, edge: int, slide_size: tuple[int, int], level0_mpp: float
+    name: str, spec: TileSpec, edge: int, slide_size: tuple[int, int], level0_mpp: float | None
 ) -> dict[str, Any]:
     """TRIDENT's attributes of `coords`, and ours: microns and tissue. edge: of a tile in level-0 pixels.
 
     Of TRIDENT's two magnifications only the ratio matters: it decides how large the tiles are that TRIDENT cuts.
+    Tiles in pixels of the image have none.
     """
-    power = OBJECTIVE / spec.mpp
+    power = None if spec.mpp is None else OBJECTIVE / spec.mpp
     return {
         "patch_size": spec.patch,
         "patch_size_level0": edge,
-        "level0_magnification": _plain(power * edge / spec.patch),
-        "target_magnification": _plain(power),
+        "level0_magnification": None if power is None else _plain(power * edge / spec.patch),
+        "target_magnification": None if power is None else _plain(power),
         "overlap": spec.overlap,
         "name": name,
         "savetodir": None,
@@ -181,6 +184,7 @@ def tile_geometry(
         "target_mpp": spec.mpp,
         "tissue_share": spec.share,
         "tissue_drawn": spec.drawn,
+        **({TILES_IN: IMAGE} if spec.mpp is None else {}),
     }
 
 
