@@ -12,7 +12,8 @@ from pathlib import Path
 import pytest
 
 from jigsawmil import files
-from jigsawmil.files import DAY, new_folder, remove, replacing, sweep, write_json
+from jigsawmil.errors import StudyError
+from jigsawmil.files import DAY, alone_in, new_folder, remove, replacing, sweep, write_json, writing_to
 
 LEAVE = """
 import sys
@@ -207,3 +208,39 @@ def test_json_has_null_for_what_is_no_number(tmp_path: Path) -> None:
     write_json(tmp_path / "x.json", {"a": [math.nan, (1.5, -math.inf)], "b": {"c": math.nan, "d": "nan"}})
     text = (tmp_path / "x.json").read_text()
     assert json.loads(text, parse_constant=pytest.fail) == {"a": [None, [1.5, None]], "b": {"c": None, "d": "nan"}}
+
+
+@pytest.mark.skipif(os.name != "posix", reason="modes of files are of POSIX systems")
+def test_files_have_the_users_umask_whoever_wrote_them(tmp_path: Path) -> None:
+    other = tmp_path / "other"
+    other.touch()
+    with replacing(tmp_path / "weights") as temporary:
+        temporary.write_text("x")
+        temporary.chmod(0o600)  # as safetensors does
+    with new_folder(tmp_path / "job") as folder:
+        (folder / "attention").write_text("x")
+        (folder / "attention").chmod(0o600)
+    modes = {path.stat().st_mode & 0o777 for path in (other, tmp_path / "weights", tmp_path / "job/attention")}
+    assert len(modes) == 1
+
+
+def test_whatever_a_kill_left_in_a_folder_is_swept_when_it_is_written_to(tmp_path: Path) -> None:
+    lines = [
+        "import os, pathlib, sys",
+        "from jigsawmil.files import replacing",
+        "with replacing(pathlib.Path(sys.argv[1])) as temporary:",
+        "    temporary.touch(); os.kill(os.getpid(), 9)",
+    ]
+    subprocess.run([sys.executable, "-c", "\n".join(lines), str(tmp_path / "map.csv")], check=False)
+    [left] = tmp_path.iterdir()
+    assert left.name.endswith(".partial")
+    with writing_to(tmp_path):
+        assert not list(tmp_path.iterdir())
+
+
+def test_one_process_at_a_time_writes_to_a_folder(tmp_path: Path) -> None:
+    words = "another training is writing there"
+    with alone_in(tmp_path, words), pytest.raises(StudyError, match=f"{words}. Wait"), alone_in(tmp_path, words):
+        pass
+    with alone_in(tmp_path, words):  # it is free again
+        pass

@@ -262,3 +262,15 @@ def test_some_edges_keep_all_patches() -> None:
     assert torch.equal(dense(part), torch.where(expected > 0.6, expected, 0.0))
     assert graph.edges > part.edges > len(part) == 60
     check_reverse(part)
+
+
+@pytest.mark.parametrize("far", [1e13, 1e155, 1e160, 1e250])
+def test_coordinates_beyond_any_slide_are_refused_before_the_kd_tree(far: float) -> None:
+    """Squares of such distances are infinite, the tree names a patch that is none, and kernels would write there."""
+    coords = torch.rand(40, 2, dtype=torch.float64) * 1000
+    coords[7, 1] = -far
+    for make in (lambda: knn_graph(coords, 8), lambda: radius_graph(coords, 50.0), lambda: spatial_order(coords)):
+        with pytest.raises(FeatureError, match="expected positions of at most 1e"):
+            make()
+    with pytest.raises(FeatureError, match=r"far: a coordinate of .*expected level-0 pixels or microns"):
+        Bag(slide_id="far", features=torch.rand(40, 3), coords=coords)

@@ -26,6 +26,10 @@ class ConfigError(JigsawmilError):
     """An unknown or impossible setting; names the key and the nearest valid one."""
 
 
+class NotANumberError(FeatureError):
+    """A model gave NaN or infinity for a slide."""
+
+
 class StudyError(JigsawmilError):
     """A run folder is missing, damaged or belongs to other settings."""
 

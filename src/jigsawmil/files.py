@@ -22,14 +22,22 @@ if TYPE_CHECKING:
     import pandas as pd
 
 DAY = 86400.0  # seconds; nothing is written for so long
+LOCK = ".lock"
+_UMASK = os.umask(0)  # can only be read by setting it
+os.umask(_UMASK)
+_swept: set[Path] = set()  # folders that this process has looked through
 
 
 @contextmanager
 def replacing(path: Path) -> Iterator[Path]:
-    """A temporary path for the new content of a file; renamed to `path` on success, removed on failure."""
+    """A temporary path for the new content of a file; renamed to `path` on success, removed on failure.
+
+    The content is on the disk before the file has its name: a power cut leaves the old file or the new one."""
     temporary = _beside(path)
     try:
         yield temporary
+        if temporary.is_file():
+            _settle(temporary)
         os.replace(temporary, path)
     finally:
         temporary.unlink(missing_ok=True)
@@ -56,6 +64,9 @@ def new_folder(path: Path) -> Iterator[Path]:
     temporary.mkdir(parents=True)
     try:
         yield temporary
+        for file in temporary.rglob("*"):
+            if file.is_file():
+                _settle(file)
         with suppress(FileNotFoundError):
             path.rmdir()  # a folder cannot replace another one on every system
         os.replace(temporary, path)
@@ -70,6 +81,7 @@ def writing_to(folder: Path) -> Iterator[None]:
         raise ConfigError(f"{folder}: looks like a URL, expected a folder. Only runs of compare and study lie at URLs.")
     try:
         folder.mkdir(parents=True, exist_ok=True)
+        sweep_folder(folder)
         yield
     except OSError as error:
         raise StudyError(f"{folder}: cannot be written ({error.strerror}). Choose another place.") from error
@@ -80,6 +92,7 @@ def writing(path: Path) -> Iterator[Path]:
     """`replacing` in a folder that is made if need be; what cannot be written is an error that says so."""
     try:
         path.parent.mkdir(parents=True, exist_ok=True)
+        sweep_folder(path.parent)
         with replacing(path) as temporary:
             yield temporary
     except OSError as error:
@@ -111,6 +124,16 @@ def sweep(path: Path) -> None:
             remove(left)
 
 
+def sweep_folder(folder: Path) -> None:
+    """The same for everything in a folder; once in the life of a process."""
+    folder = folder.absolute()
+    if folder not in _swept:
+        _swept.add(folder)
+        for left in folder.glob(".*.partial"):
+            if _abandoned(left):
+                remove(left)
+
+
 def remove(path: Path) -> None:
     """A file or a folder, if it can be: others may be removing it too."""
     if path.is_dir():
@@ -137,6 +160,15 @@ def held(path: Path) -> Iterator[bool]:
         yield True
 
 
+@contextmanager
+def alone_in(folder: Path, words: str) -> Iterator[None]:
+    """Hold the lock of a folder, or say in `words` that another process holds it."""
+    with held(folder / LOCK) as mine:
+        if not mine:
+            raise StudyError(f"{folder}: {words}. Wait until it has ended, or give another --out.")
+        yield
+
+
 if sys.platform == "win32":
     import msvcrt
 
@@ -149,6 +181,14 @@ else:
 
     def _lock(file: IO[str]) -> None:
         fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+
+
+def _settle(file: Path) -> None:
+    """Put a file's content on the disk, and let those read it whom the user's umask lets: safetensors lets nobody."""
+    if os.name == "posix":
+        file.chmod(0o666 & ~_UMASK)
+    with open(file, "rb+") as opened:
+        os.fsync(opened.fileno())
 
 
 def _beside(path: Path) -> Path:

@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 from scipy.spatial import cKDTree
 from torch import Tensor
 
-from .bags.bag import Bag
+from .bags.bag import FARTHEST, Bag
 from .errors import FeatureError
 from .graph_config import GraphConfig
 from .graph_kernels import reverse_edges, union_of_neighbours
@@ -197,6 +197,8 @@ def _points(coords: Tensor | NDArray) -> NDArray[np.float64]:
         raise FeatureError(f"coords of shape {points.shape}; expected (N, 2) with N of at least 1.")
     if not np.isfinite(points).all():
         raise FeatureError("coords hold NaN or infinite values; expected finite positions.")
+    if (farthest := float(np.abs(points).max())) > FARTHEST:  # squares would overflow, and the kd-tree name no patch
+        raise FeatureError(f"a coordinate of {farthest:g}; expected positions of at most {FARTHEST:g}.")
     return points - points.min(axis=0)  # exact for whole pixels, so translation changes nothing
 
 

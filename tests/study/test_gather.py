@@ -1,6 +1,7 @@
 """Tables hold what the jobs wrote, and only methods that are whole are judged."""
 
 import json
+import shutil
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -158,6 +159,36 @@ def test_where_every_job_fails_each_reason_is_raised_once(tmp_path: Path, own: P
     slide = break_slide(own)
     with pytest.raises(StudyError, match=rf"4 of 4 jobs failed.*\nc abmil seed 0 fold 0, .*fold 1:\n.*{slide}"):
         cross_validate(study_of(own), tmp_path / "run")
+
+
+@pytest.mark.parametrize(
+    ("change", "words"),
+    [
+        (lambda rows: rows[:-1], "5 cases, expected 6; missing or unknown"),
+        (lambda rows: [*rows, rows[-1]], "7 rows for 6 cases"),
+        (lambda rows: [*rows[:-1], rows[-1].rsplit(",", 1)[0] + ",nan"], "holds NaN or infinity"),
+    ],
+    ids=["lost", "twice", "nan"],
+)
+def test_a_job_whose_predictions_are_not_whole_is_no_result(
+    tmp_path: Path, phantom: Path, study_of: StudyOf, change: Any, words: str
+) -> None:
+    study = study_of(phantom, ("abmil",))
+    result = cross_validate(study, tmp_path)
+    file = result.jobs[0].folder / "predictions.csv"
+    file.write_text("\n".join(change(file.read_text().splitlines())) + "\n")
+    with pytest.raises(StudyError, match=f"{words}.*Remove that folder and run again"):
+        cross_validate(study, tmp_path)
+
+
+def test_a_job_that_vanishes_is_told(tmp_path: Path, phantom: Path, study_of: StudyOf) -> None:
+    def remove(event: Any) -> None:
+        if event.ended and (event.job.variant, event.job.fold) == ("abmil", 0):
+            shutil.rmtree(event.job.folder, ignore_errors=True)
+
+    result = cross_validate(study_of(phantom), tmp_path, listen=remove)
+    assert list(result.failed) == ["c abmil seed 0 fold 0"]
+    assert "its folder is gone" in result.failed["c abmil seed 0 fold 0"]
 
 
 # --- the control

@@ -141,12 +141,11 @@ def strings_of(file: Path) -> Iterator[str]:
 
 OWN = re.compile(
     r"(^|/)(job|study)\.json|(^|/)(trace|summary|comparisons|slides|left_out|control)\.csv|attention\.safetensors|seed\*"
-    r"|-fold|folds-|(^|/)(jobs|plots|standins|control)(/|$)|table\.md|report\.html|\.shared-with-workers|^\.lock$"
+    r"|-fold|folds-|(^|/)(jobs|plots|standins|control)(/|$)|table\.md|report\.html|\.shared-with-workers"
 )
-OTHERS = {  # words that mean something else there: a column, a key, a table, the lock of a slide
+OTHERS = {  # words that mean something else there: a column, a key, a table
     "cli/progress.py": {"jobs"},
     "report/provenance.py": {"jobs"},
-    "slides/extract_one.py": {".lock"},
     "study/gather.py": {"control"},
     "study/records.py": {"jobs"},
     "study/run.py": {"control"},
@@ -164,3 +163,17 @@ def test_the_files_of_a_run_are_named_in_one_place() -> None:
         if names and inside != "study/run_folder.py":
             spelt[inside] = names
     assert spelt == {}
+
+
+@pytest.mark.parametrize("file", ["slides.csv", "predictions.csv", "study.json", "job.json"])
+def test_a_name_that_leads_out_of_the_folder_is_refused(done: tuple[Path, Run], tmp_path: Path, file: str) -> None:
+    out, result = done
+    folder = tmp_path / "run"
+    shutil.copytree(out, folder)
+    path = folder / file if file != "job.json" else next(folder.glob("jobs/*/*/*/job.json"))
+    name = str(result.slides["slide_id"].iloc[0]) if file == "slides.csv" else "graph-mil"
+    text = path.read_text()
+    path.write_text(text.replace(name, "../../elsewhere"))
+    assert path.read_text() != text
+    with pytest.raises(StudyError, match=r"'../../elsewhere' is the name of"):
+        open_run(folder)

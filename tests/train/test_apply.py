@@ -10,13 +10,14 @@ import torch
 from jigsawmil.bags.bag import Bag
 from jigsawmil.bags.formats import write_bag
 from jigsawmil.cohort.cohort import Cohort
-from jigsawmil.errors import ConfigError, FeatureError
+from jigsawmil.errors import ConfigError, FeatureError, NotANumberError
 from jigsawmil.graph_config import GraphConfig, Raster
 from jigsawmil.nn.batch import Batch
 from jigsawmil.nn.model import Model
 from jigsawmil.nn.options import SINGLE_METHODS
 from jigsawmil.train.apply import apply_model
 from jigsawmil.train.checkpoint import ModelCard
+from jigsawmil.train.ensemble import Ensemble
 from jigsawmil.train.feed import Feed
 from jigsawmil.train.infer import run_model
 
@@ -162,3 +163,14 @@ def test_a_device_that_is_not_there(bags: list[Bag], small) -> None:
     model = small()
     with pytest.raises(ConfigError, match="device"):
         next(iter(apply_model(model, card(model), bags, device="gpu")))
+
+
+@pytest.mark.parametrize("members", [1, 2])
+def test_an_answer_that_is_no_number_ends_with_the_name_of_the_slide(members: int, bags: list[Bag], small) -> None:
+    model = small("abmil")
+    with torch.no_grad():
+        model.head.linear.bias.fill_(torch.nan)
+    whole = model if members == 1 else Ensemble([small("abmil"), model])
+    own = card(model) if members == 1 else dataclasses.replace(card(model), members=(card(model), card(model)))
+    with pytest.raises(NotANumberError, match=f"{bags[0].slide_id}: the model answers .*nan"):
+        list(apply_model(whole, own, bags))

@@ -9,6 +9,7 @@ if TYPE_CHECKING:  # torch takes a second to import, and a look at headers needs
     from torch import Tensor
 
 Unit = Literal["px", "um"]
+FARTHEST = 1e12  # of a coordinate: a million times any slide, and squares of distances are still exact enough
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -38,6 +39,11 @@ class Bag:
             raise FeatureError(
                 f"{self.slide_id}: features of shape {tuple(self.features.shape)} and coords of shape "
                 f"{tuple(self.coords.shape)}; expected (N, d) and (N, 2) with the same N."
+            )
+        if n and (farthest := float(self.coords.abs().max())) > FARTHEST:
+            raise FeatureError(
+                f"{self.slide_id}: a coordinate of {farthest:g}, expected level-0 pixels or microns, at most "
+                f"{FARTHEST:g}. The file is damaged, or its coordinates are something else; extract the slide again."
             )
 
     def __len__(self) -> int:

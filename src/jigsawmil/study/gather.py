@@ -176,10 +176,26 @@ def _read_predictions(job: Job, cohort: Cohort) -> pd.DataFrame:
         for column in table:
             if column in numbers or column.startswith(LOGIT):
                 table[column] = table[column].map(float)
+                if not np.isfinite(table[column]).all():
+                    raise ValueError(f"column {column} holds NaN or infinity")
+        _check_rows(table, job, cohort)
     except (OSError, ValueError) as error:
         name = job.files.predictions.name
-        raise StudyError(f"{job.folder}: {name} is damaged ({error}). Remove that folder.") from error
+        raise StudyError(f"{job.folder}: {name} is damaged ({error}). Remove that folder and run again.") from error
     return table
+
+
+def _check_rows(table: pd.DataFrame, job: Job, cohort: Cohort) -> None:
+    """Every test slide (or patient) has one row; a ValueError names those that have none, or no place there."""
+    rows = cohort.rows_of(job.split.test)
+    cases = cohort.patients[rows] if job.settings.level == "patient" else np.asarray(job.split.test)
+    found, expected = list(table["slide_id"]), set(map(str, cases))
+    if wrong := sorted(expected ^ set(found)):
+        raise ValueError(
+            f"{len(set(found))} cases, expected {len(expected)}; missing or unknown: {', '.join(wrong[:5])}"
+        )
+    if len(found) > len(expected):
+        raise ValueError(f"{len(found)} rows for {len(expected)} cases")
 
 
 def whole(jobs: Sequence[Job], cohort: str) -> set[str]:

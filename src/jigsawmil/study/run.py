@@ -1,5 +1,6 @@
 """A run read back from its folder: what was run, what came out, and which model may speak about which slide."""
 
+import re
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from functools import cached_property
@@ -212,7 +213,23 @@ def open_run(path: str | Path) -> Run:
         raise StudyError(
             f"{path}: a table of the run is damaged ({error}). Run the study again: finished jobs are kept."
         ) from error
-    return Run(folder=path, record=record, jobs=jobs, **tables)
+    run = Run(folder=path, record=record, jobs=jobs, **tables)
+    _refuse_paths(run)
+    return run
+
+
+def _refuse_paths(run: Run) -> None:
+    """Files are named after cohorts, variants and slides. A name with a separator, as a run from a stranger may have,
+    leads elsewhere."""
+    names = {*run.cohorts, *run.record.variants, *(job.variant for job in run.jobs)}
+    for table, column in ((run.slides, "slide_id"), (run.predictions, "variant"), (run.summary, "variant")):
+        names |= set(table[column]) if column in table else set()
+    wrong = sorted(name for name in names if name in (".", "..") or re.search(r"[/\\\0]", name))
+    if wrong:
+        raise StudyError(
+            f"{run.folder}: {wrong[0]!r} is the name of a slide, variant or cohort there; expected names "
+            "without / and \\, since files are named after them. The folder was changed; do not trust it."
+        )
 
 
 def _read_job(folder: JobFolder) -> RunJob:

@@ -16,7 +16,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from ..errors import StudyError
-from ..files import held
+from ..files import alone_in
 from ..train.checkpoint import CARD, WEIGHTS
 from ..train.decision import Inner
 
@@ -164,9 +164,5 @@ class RunFolder:
     @contextmanager
     def alone(self) -> Iterator[None]:
         """Hold the lock of the folder, or say that another process holds it."""
-        with held(self.path / ".lock") as mine:
-            if not mine:
-                raise StudyError(
-                    f"{self.path}: another run is writing there. Wait until it has ended, or give another --out."
-                )
+        with alone_in(self.path, "another run is writing there"):
             yield

@@ -17,6 +17,7 @@ from .study import Study
 
 Executor = Callable[[Sequence[Job], Mapping[str, Cohort], Path, Listener], None]
 
+GONE = "its folder is gone, although it was run. Does something remove files there? Run the same command again."
 UNDECIDED = "no settings were chosen, since some of the inner jobs of this fold failed. Run the same command again."
 
 
@@ -72,6 +73,9 @@ def cross_validate(
             for job in choosing:
                 if where_of(job) not in decisions and not job.done:
                     note(Event(job, error=UNDECIDED))
+        for job in jobs:
+            if not job.done and job.name not in failed:
+                note(Event(job, error=GONE))
         if failed and not any(whole([job for job in jobs if not job.shuffled], name) for name in cohorts):
             told = "\n".join(f"{', '.join(names)}:\n{why}" for why, names in by_reason(failed).items())
             raise StudyError(f"{len(failed)} of {len(inner) + len(jobs)} jobs failed, and no method is whole.\n{told}")

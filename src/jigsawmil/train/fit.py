@@ -9,7 +9,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from ..errors import ConfigError
+from ..errors import ConfigError, NotANumberError
 from ..nn.model import Model
 from ..tasks import get_task
 from .config import TrainConfig
@@ -100,7 +100,13 @@ def evaluate(
 ) -> tuple[float, float]:
     """Loss and score (of classes: log loss and AUROC) on some bags, in evaluation mode."""
     items = feed.prepared(sharing.share(bags))
-    own = [seen.probabilities for seen in run_model(model, items, device=config.device, precision=config.precision)]
+    found = run_model(model, items, device=config.device, precision=config.precision)
+    try:
+        own = [seen.probabilities for seen in found]
+    except NotANumberError:
+        if sharing is not ALONE:  # the other processes wait for this one's answers
+            raise
+        return math.nan, math.nan  # an epoch that is never kept
     rows = torch.from_numpy(np.stack(own)) if own else torch.zeros(0, model.config.classes, dtype=torch.float64)
     probabilities = sharing.gather(rows, len(bags)).numpy()
     labels = feed.labels[list(bags)].numpy()

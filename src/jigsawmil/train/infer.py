@@ -9,6 +9,7 @@ import torch
 from numpy.typing import NDArray
 
 from ..bags.bag import Bag
+from ..errors import NotANumberError
 from ..nn.batch import Batch
 from ..nn.model import Model, Output
 from .devices import autocast, pick_device
@@ -70,6 +71,11 @@ def _run(model: Model, name: str, batch: Batch, bags: tuple[Bag, ...], precision
             output = model(batch)
         logits = output.logits.float()  # bfloat16 knows 128 probabilities above 1/2
         p = model.probabilities(output._replace(logits=logits))[0].double().cpu().numpy()
+    if not np.isfinite(p).all():
+        raise NotANumberError(
+            f"{name}: the model answers {p.tolist()}, expected finite probabilities. Its weights or these features are "
+            "damaged or too large; look at the features, or train again with a lower lr."
+        )
     return Seen(name, bags, batch, output, p, logits[0].double().cpu().numpy())
 
 

@@ -11,7 +11,7 @@ from typing import NamedTuple, Protocol
 from ..cohort.cohort import Cohort
 from ..cohort.splits import Fold
 from ..errors import LabelError, StudyError
-from ..files import writing_to
+from ..files import LOCK, alone_in, remove, writing_to
 from ..nn.model import Model
 from .checkpoint import CARD, ModelCard, ensemble_of, save_model
 from .choice import Choice
@@ -62,7 +62,8 @@ def train_model(
         check_patients(cohort)
     whole = Fold(train=tuple(map(str, cohort.slide_ids)), test=())
     mark, decision, kept = fingerprint(cohort), None, []
-    with writing_to(out):
+    with writing_to(out), alone_in(out, "another training is writing there"):
+        refuse_model(out)  # of another training that has just ended
         if choice is not None:
             key = state_key(settings, seed, f"{mark} {choice}")
             kept = [out / f".choosing-{key}.json"]
@@ -85,8 +86,8 @@ def train_model(
             choice=decision,
         )
         save_model(out, *together(cohort, trained, settings))
-        for state in [*states, *kept]:
-            state.unlink(missing_ok=True)
+        for left in [*states, *kept, out / LOCK]:
+            remove(left)
     return tuple(one.progress for one in trained)
 
 
