@@ -2,6 +2,7 @@
 
 import importlib
 import inspect
+from collections.abc import Mapping
 
 from . import ROOT
 
@@ -40,7 +41,7 @@ def section(name: str) -> str:
 
 def first_sentence(value: object) -> str:
     """Of the docstring; for a table of parts, its keys."""
-    if isinstance(value, dict):
+    if isinstance(value, Mapping) and not inspect.isclass(value):
         return ", ".join(f"`{key}`" for key in value)
     paragraph = " ".join((inspect.getdoc(value) or "").split("\n\n")[0].split())
     return paragraph.split(". ")[0].rstrip(".").replace("|", "\\|") + "."

@@ -13,6 +13,7 @@ if TYPE_CHECKING:
     from .maps.predict import predict_slides
     from .nn.batch import Batch
     from .nn.model import METHODS, Model, Output, build_model
+    from .nn.options import register_method
     from .report.finish import run_study, validate
     from .study.study import Study
     from .study.study_file import read_study
@@ -29,7 +30,7 @@ __all__ = [
     "METHODS", "Bag", "Batch", "Cohort", "GraphConfig", "JigsawmilError", "Model", "Output", "Settings",
     "SlideClassifier", "SpatialGraph", "Study", "__version__", "build_model", "check", "find_bags", "knn_graph",
     "load_model", "make_phantom", "peek_bag", "predict_slides", "radius_graph", "read_bag", "read_study",
-    "run_study", "save_model", "train_model", "validate", "write_bag", "write_phantom",
+    "register_method", "run_study", "save_model", "train_model", "validate", "write_bag", "write_phantom",
 ]  # fmt: skip
 
 

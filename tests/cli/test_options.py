@@ -9,8 +9,9 @@ import torch
 import typer
 
 from jigsawmil.cli.arguments import TableOptions
+from jigsawmil.cli.choosing import ChooseOptions
 from jigsawmil.cli.groups import grouped
-from jigsawmil.cli.options import ChooseOptions, MethodOptions, TargetOptions, WhereOptions, key_values
+from jigsawmil.cli.options import MethodOptions, TargetOptions, WhereOptions, key_values
 from jigsawmil.errors import ConfigError
 from jigsawmil.train.settings import Settings
 

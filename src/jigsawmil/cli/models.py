@@ -37,9 +37,10 @@ from .arguments import (
     TableOptions,
     Unit,
 )
+from .choosing import ChooseOptions
 from .extract import TrustCode, Weights, Workers, show_extracted
 from .groups import grouped
-from .options import ChooseOptions, MethodOptions, TargetOptions
+from .options import MethodOptions, TargetOptions
 from .progress import FitProgress
 from .progress_tiles import TilesProgress
 from .screen import console, tracked
@@ -84,7 +85,7 @@ def train(
     options: MethodOptions,
     chosen: ChooseOptions,
     out: Out,
-    method: Annotated[str, typer.Option(help=f"One of {one_of(METHODS)}.")] = DEFAULT_METHOD,
+    method: Annotated[str, typer.Option(help=f"One of {one_of(METHODS)}; or package.module:factory.")] = DEFAULT_METHOD,
     seed: Seed = 0,
     memory_gb: Memory = 4.0,
     devices: Annotated[int, typer.Option(min=1, help="GPUs (or CPU processes) that share every batch.")] = 1,

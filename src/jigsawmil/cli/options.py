@@ -10,9 +10,9 @@ import typer
 from ..cohort.options import TARGET
 from ..config import choose, settings_of
 from ..errors import ConfigError
-from ..train.choice import Choice
+from ..nn.options import METHODS, peek_method
 from ..train.presets import DEFAULT_PRESET, PAPER
-from ..train.settings import Settings
+from ..train.settings import Settings, unused
 from .arguments import Address, ExecutorName, TableOptions, with_cohort_options
 
 if TYPE_CHECKING:
@@ -120,9 +120,34 @@ class MethodOptions:
             "for an unknown name.",
         ),
     ] = None
+    own: Annotated[
+        list[str] | None,
+        typer.Option(
+            "--option", help="Option of a model from elsewhere, such as package.module:factory: --option heads=4."
+        ),
+    ] = None
 
-    def settings(self, method: str, where: WhereOptions = HERE) -> Settings:
+    def each(self, methods: Iterable[str], where: WhereOptions = HERE) -> dict[str, Settings]:
+        """Settings of several methods, by names that a folder can have. What is given and some method does not use is
+        for the others; what none uses is refused."""
+        names = list(methods)
+        given = key_values(self.own or [], "--option")
+        takes = {name: options_taken(name, given) for name in names}
+        for option in given:
+            if not any(option in taken for taken in takes.values()):
+                return {name: self.settings(name, where) for name in names}  # which says what is wrong
+        foreign = [peek_method(name).foreign for name in names]
+        mixed = any(foreign) and not all(foreign)
+        return {folder_name(name): self.settings(name, where, takes[name], mixed) for name in names}
+
+    def settings(
+        self, method: str, where: WhereOptions = HERE, taken: Iterable[str] | None = None, mixed: bool = False
+    ) -> Settings:
+        """taken: of the options of a model from elsewhere, those that are for this method; None: all. mixed: leave out
+        what the method cannot use."""
         options = asdict(self)
+        given = key_values(options.pop("own") or [], "--option")
+        given = {name: value for name, value in given.items() if taken is None or name in taken}
         more = key_values(options.pop("more") or [])
         own = {name.rstrip("_") for name in (*options, "method")}
         values = {name: value for name, value in options.items() if value is not None}
@@ -132,49 +157,35 @@ class MethodOptions:
                     f"--set {key}: this setting has an option of its own. Use --{key.replace('_', '-')}, see --help."
                 )
             choose("--set", key, [s.name for s in settings_of(Settings) if s.name.rstrip("_") not in own])
-        settings = Settings.from_flat({**values, **more, "method": method})
+        flat = {**values, **more, **({"options": given} if given else {}), "method": method}
+        if mixed:
+            flat = {name: value for name, value in flat.items() if name.rstrip("_") not in unused(method)}
+        settings = Settings.from_flat(flat)
         where.check_device(settings.train.device)  # before anything is read
         return settings
 
 
-def key_values(pairs: list[str]) -> dict[str, Any]:
+def options_taken(method: str, options: Iterable[str]) -> set[str]:
+    """Which of some options the factory of a method takes; none if the method is ours."""
+    factory = METHODS[method].factory
+    names, more = factory.options if factory is not None else ([], False)
+    return {option for option in options if more or option in names}
+
+
+def folder_name(method: str) -> str:
+    """A variant's name for a method, which may be `package.module:factory`."""
+    return method.replace(":", " ")
+
+
+def key_values(pairs: list[str], flag: str = "--set") -> dict[str, Any]:
     """KEY=VALUE read as TOML, so that 4, 0.5, true and words are what they look like."""
     values: dict[str, Any] = {}
     for pair in pairs:
         key, sign, text = pair.partition("=")
         if not sign:
-            raise ConfigError(f"--set {pair}: expected KEY=VALUE, such as --set heads=4.")
+            raise ConfigError(f"{flag} {pair}: expected KEY=VALUE, such as {flag} heads=4.")
         try:
             values[key.strip()] = tomllib.loads(f"v = {text}")["v"]
         except tomllib.TOMLDecodeError:
             values[key.strip()] = text.strip()
     return values
-
-
-@dataclass(frozen=True)
-class ChooseOptions:
-    """Settings chosen inside the training patients."""
-
-    choose: Annotated[
-        list[str] | None,
-        typer.Option(
-            help="Choose a setting in each fold by inner cross-validation over its training patients: "
-            "--choose k=8,24,50 --choose conv=gat,sage. All combinations are tried; docs/choose.md has the rule."
-        ),
-    ] = None
-    choose_folds: Annotated[int, typer.Option(min=2, help="Folds of the inner cross-validation.")] = Choice.folds
-    choose_repeats: Annotated[int, typer.Option(min=1, help="Repeats of the inner cross-validation.")] = Choice.repeats
-    choose_most: Annotated[int, typer.Option(min=2, help="The most combinations that are tried.")] = Choice.most
-
-    def choice(self) -> Choice | None:
-        """None if nothing is chosen."""
-        if not self.choose:
-            return None
-        options: dict[str, list[Any]] = {}
-        for pair in self.choose:
-            key, sign, text = pair.partition("=")
-            values = [value.strip() for value in text.split(",")]
-            if not sign or not all(values):
-                raise ConfigError(f"--choose {pair}: expected NAME=VALUE,VALUE,..., such as --choose k=8,24,50.")
-            options.setdefault(key.strip(), []).extend(key_values([f"v={value}"])["v"] for value in values)
-        return Choice(options=options, folds=self.choose_folds, repeats=self.choose_repeats, most=self.choose_most)

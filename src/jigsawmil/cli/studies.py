@@ -16,8 +16,9 @@ from ..synthetic.phantom_options import phantom_spec
 from ..train.settings import Settings
 from .app import app
 from .arguments import Jobs, Memory, Out, Quiet, RunOut, Seed, TableOptions
+from .choosing import ChooseOptions
 from .groups import grouped
-from .options import ChooseOptions, MethodOptions, TargetOptions, WhereOptions
+from .options import MethodOptions, TargetOptions, WhereOptions
 from .screen import console, tracked
 
 if TYPE_CHECKING:
@@ -65,7 +66,12 @@ def compare(
     where: WhereOptions,
     out: RunOut,
     methods: Annotated[
-        str, typer.Option(help=f"Of {', '.join(METHODS)}; comma separated.", show_default="all but committee")
+        str,
+        typer.Option(
+            help=f"Of {', '.join(METHODS)}, or models from elsewhere (package.module:factory, torchmil:ABMIL); comma "
+            "separated.",
+            show_default="the five of the paper",
+        ),
     ] = ",".join(SINGLE_METHODS),
     folds: Annotated[int, typer.Option(help="Folds of the cross-validation.")] = 3,
     seed: Seed = 0,
@@ -93,7 +99,7 @@ def compare(
     names = dict.fromkeys(name.strip() for name in methods.split(",") if name.strip())
     for name in names or [methods]:
         check_method(name, "--methods")
-    variants = {name: method.settings(name, where) for name in names}
+    variants = method.each(names, where)
     choice = chosen.choice()
     if choose_only and choice is None:
         raise ConfigError("--choose-only: found no --choose, expected what to choose, such as --choose k=8,24,50.")

@@ -61,9 +61,10 @@ def top_groups(maps: PatchMaps, k: int, evidence: bool = False) -> list[Group]:
     if maps.shows_attention:
         add("most attended: % of the attention", maps.attention * 100, 1)
         add("least attended: % of the attention", maps.attention * 100, -1)
-    if maps.evidence is not None and (evidence or not groups):
-        add(f"strongest evidence for {maps.shown_class}: share of the logit", maps.evidence_for(), 1, signed=True)
-        add(f"strongest evidence against {maps.shown_class}: share of the logit", maps.evidence_for(), -1, signed=True)
+    if not groups or (evidence and maps.evidence is not None):
+        name = "evidence" if maps.evidence is not None else "attribution"
+        add(f"strongest {name} for {maps.shown_class}: share of the logit", maps.signed_for(), 1, signed=True)
+        add(f"strongest {name} against {maps.shown_class}: share of the logit", maps.signed_for(), -1, signed=True)
     return groups
 
 

@@ -99,7 +99,7 @@ def heatmap_figure(
 
 def strongest(maps: PatchMaps) -> int:
     """The patch most attended to; of the strongest evidence where all are attended to alike."""
-    return int((maps.attention if maps.shows_attention else np.abs(maps.evidence_for())).argmax())
+    return int((maps.attention if maps.shows_attention else np.abs(maps.signed_for())).argmax())
 
 
 def paint(canvas: Canvas, squares: Squares, values: Floats, scale: Scale, opacity: float) -> Canvas:

@@ -14,7 +14,6 @@ from ..bags.bag import Bag
 from ..errors import ConfigError
 from ..graph_config import Raster
 from ..nn.batch import Batch, raster_extent
-from ..nn.encoder import GraphEncoder
 from ..nn.model import Model
 from ..tasks import get_task
 from ..train.apply import Item, apply_groups, apply_model
@@ -27,7 +26,7 @@ from .values import attends
 
 Floats = NDArray[np.float64]
 Ints = NDArray[np.int64]
-NO_EVIDENCE = "The pooling of this model cannot state what each patch contributes, so there is no evidence map."
+NO_EVIDENCE = "This model cannot state what each patch contributes, so there is no evidence map."
 
 
 @dataclass(frozen=True)
@@ -56,7 +55,7 @@ class PatchMaps:
     What belongs to the bag as a whole (the co-occurrence of `kinds`) is in the bias; so are all logits if the pooling
     cannot state contributions, and evidence is None then.
     attribution: of the input patches, through the graph layers; see `attribute`. Over the bag, sum + reference + gap =
-    logits. All three are None unless asked for.
+    logits. All three are None unless asked for, or the model has neither attention nor evidence.
     task: its name; what the logits are is up to the task.
     jigsaw: the corner at which the model expects each patch (mean of the bins' centres under the softmax), to be
     compared with `bag.coords`; None for models without a position jigsaw.
@@ -97,8 +96,8 @@ class PatchMaps:
 
     @property
     def shows_attention(self) -> bool:
-        """Whether patches differ in attention; without evidence it is shown in any case."""
-        return self.evidence is None or attends(self.attention)
+        """Whether patches differ in attention; with neither evidence nor attribution it is shown in any case."""
+        return (self.evidence is None and self.attribution is None) or attends(self.attention)
 
     def evidence_for(self, name: str | None = None) -> Floats:
         """(patch,): what speaks for a class if positive, against it if negative; None: for `shown_class`.
@@ -117,6 +116,10 @@ class PatchMaps:
                 "--attribution on the command line."
             )
         return get_task(self.task).evidence(self.attribution, self._index(name))
+
+    def signed_for(self, name: str | None = None) -> Floats:
+        """(patch,): evidence, or the input attribution of a model that has none."""
+        return self.attribution_for(name) if self.evidence is None else self.evidence_for(name)
 
     def _index(self, name: str | None) -> int:
         name = self.shown_class if name is None else name
@@ -204,18 +207,15 @@ def seen_maps(
         found = [seen_maps(*member, neighbours=neighbours, attribution=attribution) for member in members]
         return [replace(_mean_maps(own, seen), threshold=card.threshold) for own in zip(*found, strict=True)]
     batch, output = seen.batch, seen.output
-    inputs = attribute(model, card, batch) if attribution else None
+    with torch.inference_mode():
+        share, bias = model.contributions(batch, output)
+    blind = share is None and not any(map(attends, seen.attention))  # nothing else to show of such a model
+    inputs = attribute(model, card, batch) if attribution or blind else None
     attributed = [] if inputs is None else batch.in_file_order(inputs.values)
     with torch.inference_mode():
-        rest = output.embedding.float().clone()
-        weight = model.head.linear.weight[:, : model.config.hidden]
-        share = model.pooling.contributions(output.hidden, output.attention, weight)
         evidence: Sequence[Tensor | None] = [None] * len(seen.bags)
         if share is not None:
-            rest[:, : model.config.hidden] = 0  # what no patch has a share in: with `kinds`, who lies beside whom
-            # ordinal: one direction, a column per threshold
-            evidence = batch.in_file_order(share.expand(-1, output.logits.shape[1]))
-        bias = model.head(rest)  # a head is linear
+            evidence = batch.in_file_order(share)
         guesses = None if output.jigsaw_logits is None else batch.in_file_order(output.jigsaw_logits)
         edges = _edges(model, card, batch) if neighbours else [None] * len(seen.bags)
         parts = zip(seen.bags, seen.attention, evidence, edges, strict=True)
@@ -288,11 +288,12 @@ def expected_place(logits: Tensor, coords: Tensor, raster: Raster) -> Floats:
 
 def _edges(model: Model, card: ModelCard, batch: Batch) -> list[EdgeAttention | None]:
     """For each slide; of the last layer, mean over heads."""
-    graph, encoder = batch.graph, model.encoder
-    if graph is None or not isinstance(encoder, GraphEncoder) or not encoder.attends:
-        return [None] * len(batch.slides)
+    graph = batch.graph
     with autocast(batch.features.device, card.precision):
-        alpha = encoder.edge_attention(batch)[-1].float().mean(dim=0).cpu().numpy()
+        layers = model.edge_attention(batch)
+    if layers is None or graph is None:
+        return [None] * len(batch.slides)
+    alpha = layers[-1].float().mean(dim=0).cpu().numpy()
     indptr, indices, order = (t.cpu().numpy() for t in (graph.indptr, graph.indices, batch.order))
     found: list[EdgeAttention | None] = []
     for start, end in batch.slides:

@@ -96,7 +96,7 @@ def patch_colours(maps: PatchMaps) -> np.ndarray:
     if maps.shows_attention:
         rgba = matplotlib.colormaps[ATTENTION](percentiles(maps.attention) / 100)
     else:
-        values = maps.evidence_for()
+        values = maps.signed_for()
         rgba = matplotlib.colormaps[EVIDENCE](values / colour_limit(values) / 2 + 0.5)
     return np.rint(rgba[:, :3] * 255).astype(int)
 

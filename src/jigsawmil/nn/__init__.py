@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from .convs import CONVS
     from .jigsaws import JIGSAWS
     from .model import Model, ModelConfig, Output, build_model
-    from .options import METHODS, Method, ModelOptions
+    from .options import METHODS, Method, ModelOptions, register_method
     from .parts import Conv, Jigsaw, Pooling
     from .poolings import POOLINGS
 else:
@@ -29,5 +29,5 @@ else:
 __all__ = [
     "CONVS", "JIGSAWS", "METHODS", "POOLINGS", "Batch", "Conv", "GraphConfig", "Jigsaw", "Method", "Model",
     "ModelConfig", "ModelOptions", "Output", "Pooling", "SpatialGraph", "build_graph", "build_model", "knn_graph",
-    "radius_graph",
+    "radius_graph", "register_method",
 ]  # fmt: skip

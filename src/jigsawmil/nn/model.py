@@ -1,5 +1,6 @@
 """The model: an encoder, a pooling, a head and perhaps a jigsaw task, chosen by a row of `METHODS`."""
 
+from abc import ABC, abstractmethod
 from dataclasses import dataclass
 from typing import Any, NamedTuple
 
@@ -9,11 +10,13 @@ from torch import Tensor, nn
 from ..config import from_mapping, require
 from ..errors import ConfigError
 from ..tasks import get_task
+from ..tasks.heads import Head
 from .batch import Batch
 from .encoder import MLP, GraphEncoder
 from .jigsaws import JIGSAWS
 from .kinds import Enrichment
-from .options import METHODS, ModelOptions, check_method
+from .options import METHODS, ModelOptions, check_method, peek_method
+from .parts import Jigsaw
 from .poolings import POOLINGS
 
 
@@ -34,10 +37,8 @@ class ModelConfig(ModelOptions, _Purpose):
     def __post_init__(self) -> None:
         super().__post_init__()
         check_method(self.method)
-        if METHODS[self.method].members:
-            raise ConfigError(
-                f"{self.method} is several models. Train it, or build one of its kinds: {METHODS[self.method].members}."
-            )
+        if members := peek_method(self.method).members:
+            raise ConfigError(f"{self.method} is several models. Train it, or build one of its kinds: {members}.")
         require("in_dim", self.in_dim, isinstance(self.in_dim, int) and self.in_dim > 0, "a whole number of at least 1")
         get_task(self.task).check_classes(self.classes)
 
@@ -52,8 +53,41 @@ class Output(NamedTuple):
     embedding: Tensor  # (bag, hidden), with kinds (bag, hidden + kinds^2)
 
 
-class Model(nn.Module):
-    """A method: encoder, pooling, head and perhaps a jigsaw task."""
+class Model(nn.Module, ABC):
+    """What training, prediction and maps ask of a model: `PartsModel`, or one from elsewhere (`nn/foreign.py`)."""
+
+    config: ModelConfig
+    head: Head  # its loss and probabilities
+    jigsaw: Jigsaw | None
+
+    @abstractmethod
+    def forward(self, batch: Batch) -> Output: ...
+
+    def losses(self, batch: Batch, labels: Tensor, generator: torch.Generator) -> tuple[Tensor, Tensor]:
+        """MIL (bag,) and jigsaw (slide,). labels: (bag,)"""
+        output = self(batch)
+        return self.head.loss(output.logits, labels), self.jigsaw_loss(batch, output, generator)
+
+    def jigsaw_loss(self, batch: Batch, output: Output, generator: torch.Generator) -> Tensor:
+        """(slide,): zero for methods without a jigsaw."""
+        return output.logits.new_zeros(len(batch.slides))
+
+    def probabilities(self, output: Output) -> Tensor:
+        """(bag, class)"""
+        return self.head.probabilities(output.logits)
+
+    def contributions(self, batch: Batch, output: Output) -> tuple[Tensor | None, Tensor]:
+        """What each patch adds to the logits, (patch, logit), and what no patch has a share in, (bag, logit): together
+        the logits, exactly. None and all of the logits if the model cannot state shares."""
+        return None, output.logits
+
+    def edge_attention(self, batch: Batch) -> list[Tensor] | None:
+        """What each patch attends to, one (head, edge) tensor per layer; None of models that do not attend."""
+        return None
+
+
+class PartsModel(Model):
+    """A method of ours: encoder, pooling, head and perhaps a jigsaw task."""
 
     def __init__(self, config: ModelConfig) -> None:
         super().__init__()
@@ -75,15 +109,24 @@ class Model(nn.Module):
         return Output(self.head(z), attention, hidden, jigsaw_logits, z)
 
     def jigsaw_loss(self, batch: Batch, output: Output, generator: torch.Generator) -> Tensor:
-        """(slide,): zero for methods without a jigsaw."""
         if self.jigsaw is None:
-            return output.hidden.new_zeros(len(batch.slides))
+            return super().jigsaw_loss(batch, output, generator)
         hidden, logits = output.hidden, output.jigsaw_logits
         return self.jigsaw(self.encoder, batch, hidden, logits, generator)
 
-    def probabilities(self, output: Output) -> Tensor:
-        """(bag, class)"""
-        return self.head.probabilities(output.logits)
+    def contributions(self, batch: Batch, output: Output) -> tuple[Tensor | None, Tensor]:
+        rest = output.embedding.float().clone()
+        weight = self.head.linear.weight[:, : self.config.hidden]
+        share = self.pooling.contributions(output.hidden, output.attention, weight)
+        if share is not None:
+            rest[:, : self.config.hidden] = 0  # what no patch has a share in: with `kinds`, who lies beside whom
+            share = share.expand(-1, output.logits.shape[1])  # ordinal: one direction, a column per threshold
+        return share, self.head(rest)  # a head is linear
+
+    def edge_attention(self, batch: Batch) -> list[Tensor] | None:
+        encoder = self.encoder
+        attends = batch.graph is not None and isinstance(encoder, GraphEncoder) and encoder.attends
+        return encoder.edge_attention(batch) if attends and isinstance(encoder, GraphEncoder) else None
 
 
 def build_model(method: str, in_dim: int, *, seed: int = 0, **options: Any) -> Model:
@@ -99,4 +142,13 @@ def seeded_model(config: ModelConfig, seed: int) -> Model:
     """A model whose weights are drawn from `seed`."""
     with torch.random.fork_rng(devices=[]):  # nn.Module draws from the global generator: leave it as it was
         torch.manual_seed(seed)
-        return Model(config)
+        return make_model(config)
+
+
+def make_model(config: ModelConfig) -> Model:
+    """A model of our parts, or by the factory of its method."""
+    if not METHODS[config.method].foreign:
+        return PartsModel(config)
+    from .foreign import ForeignModel  # which knows this file
+
+    return ForeignModel(config)

@@ -1,12 +1,15 @@
 """The methods, and what can be chosen about the parts of a model."""
 
-from collections.abc import Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
+from types import MappingProxyType
 from typing import Any, NamedTuple
 
 from ..config import GRAPH, JIGSAW, choose, one_of, require, setting
+from ..errors import ConfigError
 from ..graph_config import AXES, Raster
 from .convs import CONVS
+from .factories import Factory, entry_point_paths, import_factory, is_path, make_factory, options_text
 from .jigsaws import JIGSAWS
 from .poolings import POOLINGS
 
@@ -15,13 +18,20 @@ class Method(NamedTuple):
     """A choice of encoder, pooling and jigsaw. colour: in pictures; a method without one takes what is left.
 
     members: of a committee, the settings of each kind of model in it, over those that the user gives.
+    settings: of the method itself, where the user gives none. factory: of a foreign method, which has no parts of ours.
     """
 
     graph: bool
-    pooling: str
+    pooling: str  # empty: a foreign method
     jigsaw: bool
     colour: str = ""
     members: tuple[Mapping[str, Any], ...] = ()
+    settings: Mapping[str, Any] = MappingProxyType({})
+    factory: Factory | None = None
+
+    @property
+    def foreign(self) -> bool:
+        return not self.pooling
 
     def uses(self, part: str) -> bool:
         """Whether a setting about a part of models can change what is learnt; see `Setting.part`."""
@@ -30,6 +40,8 @@ class Method(NamedTuple):
     @property
     def sees_positions(self) -> bool:
         """Whether coordinates can change what is learnt; if not, shuffling them is no test of the method."""
+        if self.foreign:
+            return self.factory is None or self.factory.positions
         return self.graph or self.jigsaw
 
     def pooling_with(self, options: "ModelOptions") -> str:
@@ -37,14 +49,64 @@ class Method(NamedTuple):
         return "gated-attention" if self.pooling == "attention" and options.gated else self.pooling
 
 
-class _Methods(dict[str, Method]):
-    """The rows below. Any other pooling is also a method by its own name: `mine`, `graph-mine`, `graph-mine+jigsaw`."""
+UNLOADED = Method(graph=False, pooling="", jigsaw=False)  # one whose code was not imported
 
-    def __missing__(self, name: str) -> Method:
-        pooling = name.removeprefix("graph-").removesuffix("+jigsaw")
-        if pooling not in POOLINGS or any(row.pooling == pooling for row in self.values()):
+
+class _Methods(Mapping[str, Method]):
+    """The rows below, and what `register_method` adds.
+
+    Found by name, but not listed: any other pooling (`mine`, `graph-mine`, `graph-mine+jigsaw`), methods that installed
+    packages bring as entry points, and `package.module:factory`, which is imported.
+    """
+
+    def __init__(self, rows: Mapping[str, Method]) -> None:
+        self._rows = dict(rows)
+        self._registered: dict[str, Method] = {}
+        self._imported: dict[str, Method] = {}
+
+    def __getitem__(self, name: str) -> Method:
+        if (row := self.peek(name)) is None:
             raise KeyError(name)
-        return Method(name.startswith("graph-"), pooling, name.endswith("+jigsaw"))
+        if row is UNLOADED:
+            path = entry_point_paths().get(name, name)
+            require("method", name, is_path(path), "one that was registered in this process, see register_method")
+            row = self._imported[name] = foreign_method(import_factory(path))
+        return row
+
+    def peek(self, name: str) -> Method | None:
+        """The row of a method without importing code of others: UNLOADED if that would be needed. None: unknown."""
+        for rows in (self._rows, self._registered, self._imported):
+            if name in rows:
+                return rows[name]
+        pooling = name.removeprefix("graph-").removesuffix("+jigsaw")
+        if pooling in POOLINGS and all(row.pooling != pooling for row in self._rows.values()):
+            return Method(name.startswith("graph-"), pooling, name.endswith("+jigsaw"))
+        return UNLOADED if is_path(name) or name in entry_point_paths() else None
+
+    def __iter__(self) -> Iterator[str]:
+        return iter([*self._rows, *self._registered])
+
+    def __len__(self) -> int:
+        return len(self._rows) + len(self._registered)
+
+    def __setitem__(self, name: str, row: Method) -> None:
+        raise ConfigError(
+            f"METHODS[{name!r}] = ...: the table cannot be changed, for a row names parts of this package. "
+            f"register_method({name!r}, factory) makes a model of your own a method."
+        )
+
+    def register(self, name: str, row: Method) -> None:
+        fine = name == name.strip() and name and "," not in name and self._rows.get(name) is None
+        require("method", name, bool(fine), f"a name without commas that is not one of {', '.join(self._rows)}")
+        self._registered[name] = row
+
+    def __delitem__(self, name: str) -> None:
+        """Forget what was registered."""
+        del self._registered[name]
+
+
+def foreign_method(factory: Factory) -> Method:
+    return UNLOADED._replace(graph=factory.graph, factory=factory)
 
 
 # What the paper's tables found to depend on the cohort: k, convolution, jigsaw, graph or none; and our `kinds`.
@@ -74,12 +136,30 @@ JIGSAW_HEADS = ("linear", "mlp")
 IMPOSTERS = ("all", "centre", "neighbours")
 
 
+def register_method(
+    name: str, factory: Callable[..., Any], *, graph: bool | None = None, positions: bool | None = None
+) -> None:
+    """Make a model of your own a method of this process; `del METHODS[name]` takes it back.
+
+    factory: called as factory(in_dim=..., logits=..., **options), returns an `nn.Module` whose forward(batch) gives
+    logits (bag, logit), or logits and attention (patch,), or an `Output`; see docs/your-model.md. graph: its batches
+    need the graph of the patches; by default as the factory's attribute `graph` says. positions: False if it looks
+    neither at coordinates nor at the graph, so that reports know that shuffling places cannot matter to it.
+
+    Example: `register_method("mine", MyModel)`
+    """
+    METHODS.register(name, foreign_method(make_factory(factory, graph=graph, positions=positions)))
+
+
 def check_method(name: str, where: str = "method") -> None:
-    """Refuse a name that is no method's, naming the nearest."""
-    try:
-        METHODS[name]
-    except KeyError:
-        choose(where, name, METHODS)
+    """Refuse a name that is no method's, naming the nearest. Imports no code of others."""
+    if METHODS.peek(name) is None:
+        choose(where, name, [*METHODS, *entry_point_paths(), "package.module:factory"])
+
+
+def peek_method(name: str) -> Method:
+    """The row of a method, or UNLOADED if it would have to be imported, or is known only where it was trained."""
+    return METHODS.peek(name) or UNLOADED
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -131,8 +211,14 @@ class ModelOptions:
         "methods; 0: none, as in the paper.",
         part=GRAPH,
     )
+    options: str = setting(
+        "",
+        "Options of a method from elsewhere (`package.module:factory`, `torchmil:ABMIL`): a table such as {heads = 4}, "
+        "or its JSON; on the command line `--option heads=4`.",
+    )
 
     def __post_init__(self) -> None:
+        object.__setattr__(self, "options", options_text(self.options))
         choose("conv", self.conv, CONVS)
         choose("jigsaw", self.jigsaw, JIGSAWS)
         for name in ("hidden", "layers", "heads", "attention_dim", "grid"):

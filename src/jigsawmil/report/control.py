@@ -5,13 +5,13 @@ from collections.abc import Container, Mapping
 import numpy as np
 import pandas as pd
 
-from ..nn.options import METHODS
+from ..nn.options import peek_method
 from .tables import ALPHA, Column, Table, case_of, counted, number, p_column, p_text, rows_of, signed
 
 
 def blind_variants(methods: Mapping[str, str]) -> set[str]:
     """Variants that no shuffle can touch: their method has neither graph nor jigsaw. methods: variant -> method."""
-    return {variant for variant, name in methods.items() if not METHODS[name].sees_positions}
+    return {variant for variant, name in methods.items() if not peek_method(name).sees_positions}
 
 
 def control_table(control: pd.DataFrame) -> Table:

@@ -9,8 +9,9 @@ from typing import Any
 from ..config import settings_of
 from ..errors import StudyError
 from ..nn.convs import CONVS
+from ..nn.factories import options_of
 from ..nn.jigsaws import JIGSAWS
-from ..nn.options import METHODS
+from ..nn.options import DEFAULT_METHOD, METHODS, UNLOADED, Method, peek_method
 from ..nn.poolings import POOLINGS
 from ..study.run import Run
 from ..train.choice import Choice
@@ -22,7 +23,9 @@ from ..train.settings import Settings
 def method_words(settings: Mapping[str, Any]) -> str:
     """What a variant is: graph, encoder, pooling, jigsaw and the policy of lambda."""
     s = known_settings(settings)
-    method, model = METHODS[s.method], s.model
+    method, model = peek_method(s.method), s.model
+    if method.foreign:
+        return _foreign_words(s, method)
     if method.members:
         kinds = [method_words(own.flat()) for own in s.each_member()[:: s.members]]
         return "Several kinds of model whose logits are averaged: " + " ".join(
@@ -42,6 +45,15 @@ def method_words(settings: Mapping[str, Any]) -> str:
     if s.level == "patient":
         parts.append("all slides of a patient are pooled into one prediction")
     return f"{'. '.join(part[0].upper() + part[1:] for part in parts)}."
+
+
+def _foreign_words(settings: Settings, method: Method) -> str:
+    """Of a model that is not ours: who makes it, and with which options."""
+    options = ", ".join(f"{name} = {json.dumps(value)}" for name, value in options_of(settings.model.options).items())
+    words = f"A model from outside this package, made by {settings.method}"
+    words += f" with {options}. " if options else " with its own defaults. "
+    words += f"Its batches have a graph: {settings.graph.describe()}. " if method.graph else ""
+    return words + "All slides of a patient are pooled into one prediction." * (settings.level == "patient")
 
 
 def training_words(settings: Mapping[str, Any]) -> str:
@@ -70,6 +82,9 @@ def _own_part(train: TrainConfig) -> str:
 def known_settings(settings: Mapping[str, Any]) -> Settings:
     """Those of a job that are settings of the method, without seed and marks."""
     names = {setting.name for setting in settings_of(Settings)}
+    method = str(settings.get("method", DEFAULT_METHOD))
+    if METHODS.peek(method) is None:  # known only to the process that registered it
+        METHODS.register(method, UNLOADED)
     return Settings(**{name: value for name, value in settings.items() if name in names})
 
 

@@ -8,7 +8,7 @@ from ..config import check_type, choose, plain_kind, read_toml, require, setting
 from ..errors import ConfigError
 from ..synthetic.standins import read_standin
 from ..train.choice import Choice
-from ..train.settings import Settings, check_names
+from ..train.settings import Settings, check_names, unused
 from .published import figures_in, patches_in
 from .study import Study, cohort_spec, with_choices
 
@@ -53,7 +53,9 @@ def read_study(path: str | Path) -> Study:
     variants, choices = {}, {}
     for name, table in variant_tables.items():
         where = f"{path.name}: variants.{name}"
-        table = {"choose": offered, "method": name, **defaults, **_table(table, where)}
+        own = {"method": defaults.get("method", name), **_table(table, where)}
+        others = unused(str(own["method"]))  # defaults that are for other variants
+        table = {"choose": offered, **{key: value for key, value in defaults.items() if key not in others}, **own}
         options = _table(table.pop("choose"), f"{where}.choose")
         variants[name] = Settings.from_flat(table, where)
         if options:

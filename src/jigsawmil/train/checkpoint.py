@@ -15,7 +15,9 @@ from ..config import choose, from_mapping
 from ..errors import ConfigError, StudyError
 from ..files import replacing, write_json
 from ..graph import GraphConfig
-from ..nn.model import Model, ModelConfig
+from ..nn.factories import check_trusted
+from ..nn.model import METHODS, Model, ModelConfig, make_model
+from ..nn.options import UNLOADED
 from .config import PRECISIONS
 from .ensemble import Ensemble
 from .trained_on import TRAINED_ON, TrainedSlide, read_trained_on, write_trained_on
@@ -87,7 +89,7 @@ def save_model(folder: str | Path, model: Model | Ensemble, card: ModelCard) -> 
         whole = {name: getattr(card, name) for name in OF_ENSEMBLE}
         write_json(folder / CARD, {"format": ENSEMBLE, "members": names, **whole})
         return
-    weights = {name: value.detach().cpu().contiguous() for name, value in model.state_dict().items()}
+    weights = {name: value.detach().cpu().contiguous().clone() for name, value in model.state_dict().items()}
     with replacing(folder / WEIGHTS) as temporary:
         save_file(weights, temporary)
     if card.trained_on:
@@ -145,6 +147,7 @@ def _load_single(folder: Path) -> tuple[Model, ModelCard]:
         values = json.loads((folder / CARD).read_text())
         if values.pop("format", None) != SINGLE:
             raise StudyError(f"{folder / CARD}: expected format {SINGLE}. The model was written by another version.")
+        _check_known(values["model"]["method"], folder / CARD)
         card = ModelCard(
             **{
                 **values,
@@ -157,8 +160,29 @@ def _load_single(folder: Path) -> tuple[Model, ModelCard]:
             }
         )
         choose("precision", card.precision, PRECISIONS)
-        model = Model(card.model)
+        model = _build(card, folder / CARD)
         model.load_state_dict(load_file(folder / WEIGHTS))
     except (*FOREIGN, ConfigError) as error:
         raise StudyError(f"{folder}: not a model of this program ({error}). Train it again.") from error
     return model.eval(), card
+
+
+def _check_known(method: str, file: Path) -> None:
+    """A method that was registered in Python is known by its name in that process only."""
+    if METHODS.peek(method) is None:
+        raise StudyError(
+            f"{file}: the model's method, {method!r}, is not known here. If it was registered for the training, do so "
+            f"now: register_method({method!r}, factory). Train it again if nobody knows it."
+        )
+
+
+def _build(card: ModelCard, file: Path) -> Model:
+    """The model without its weights. Code that only the file names is not imported, see `check_trusted`."""
+    if (row := METHODS.peek(card.model.method)) is UNLOADED:
+        check_trusted(card.model.method, str(file))
+    try:
+        return make_model(card.model)
+    except ConfigError as error:
+        if row is not None and row.foreign:
+            raise StudyError(f"{file}: {error}") from error
+        raise

@@ -7,11 +7,12 @@ from typing import Any
 
 from ..config import choose, require, settings_of
 from ..errors import ConfigError
-from ..nn.options import METHODS, check_method
-from .settings import Settings
+from ..nn.options import METHODS, check_method, peek_method
+from .settings import Settings, unused
 
 MOST = 24  # candidates
-NEVER = ("level", "members", "device")  # a study has one level; single models choose; a device changes no result
+# a study has one level; single models choose; a device changes no result; options are a table of their own
+NEVER = ("level", "members", "device", "options")
 PARTS = {setting.name.rstrip("_"): setting.part for setting in settings_of(Settings)}
 
 
@@ -56,8 +57,12 @@ class Choice:
             method = given.get("method", settings.method)
             check_method(method, "choose: method")
             used = {name: value for name, value in given.items() if _matters(name, method)}
+            start = _plain(settings.flat())
+            if method != settings.method:
+                start = {key: value for key, value in start.items() if key not in unused(method)}
+                start |= _plain(peek_method(method).settings)
             try:
-                candidate = Settings.from_flat({**_plain(settings.flat()), **used}, "choose")
+                candidate = Settings.from_flat({**start, **used}, "choose")
             except ConfigError as error:
                 raise ConfigError(f"{error} Leave that value out of choose.") from error
             require("choose: method", method, _alike(candidate), "a method whose members do not differ by design")
@@ -75,7 +80,7 @@ class Choice:
 
 def _matters(name: str, method: str) -> bool:
     """Whether a setting can change what a method learns."""
-    return METHODS[method].uses(PARTS[name])
+    return name not in unused(method) and METHODS[method].uses(PARTS[name])
 
 
 def _name(settings: Settings, options: Mapping[str, Any]) -> str:

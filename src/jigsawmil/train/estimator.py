@@ -16,12 +16,12 @@ from ..cohort.cohort import Cohort
 from ..cohort.splits import Fold
 from ..config import settings_of
 from ..errors import FeatureError, StudyError
-from ..nn.options import DEFAULT_METHOD, METHODS
+from ..nn.options import DEFAULT_METHOD, peek_method
 from ..tasks import get_task, reading_options
 from .apply import apply_model
 from .checkpoint import load_model, save_model
-from .presets import DEFAULT_PRESET, preset_values
-from .settings import Settings
+from .presets import DEFAULT_PRESET
+from .settings import Settings, base_values
 from .train_model import together, train_members
 
 _SETTINGS = {
@@ -48,7 +48,7 @@ class SlideClassifier(ClassifierMixin, BaseEstimator):
         seed: int = 0,
         **settings: Any,
     ) -> None:
-        settings = preset_values(settings.pop("preset", DEFAULT_PRESET)) | settings
+        settings = base_values(settings.pop("preset", DEFAULT_PRESET), method) | settings
         given = {"method": method, **settings, "positive": positive, "ordinal": ordinal, "task": task, "seed": seed}
         call = inspect.signature(type(self)).bind(**given)  # an unknown name is a TypeError
         call.apply_defaults()
@@ -60,6 +60,7 @@ class SlideClassifier(ClassifierMixin, BaseEstimator):
     ) -> "SlideClassifier":
         """patients: keeps the slides of one on one side of the inner validation; read off TCGA barcodes by default."""
         settings = self._settings()
+        settings.check_options()
         positive = None if self.positive is None else str(self.positive)
         cohort = Cohort.from_bags(_bags(X), y, patients, positive=positive, ordinal=self.ordinal, task=self.task)
         whole = Fold(train=tuple(map(str, cohort.slide_ids)), test=())
@@ -106,7 +107,7 @@ class SlideClassifier(ClassifierMixin, BaseEstimator):
             )
         training = card.training or {}
         settings = {name: value for name, value in training.get("settings", {}).items() if name != "device"}
-        kinds = len(METHODS[settings.get("method", DEFAULT_METHOD)].members) or 1
+        kinds = len(peek_method(settings.get("method", DEFAULT_METHOD)).members) or 1
         settings |= {"seed": training.get("seed", 0), "members": max(1, len(card.members) // kinds)}
         settings |= reading_options(card.model.task, card.classes)
         classifier = cls(**{name: value for name, value in settings.items() if name in cls._get_param_names()})

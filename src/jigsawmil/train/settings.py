@@ -1,21 +1,34 @@
 """Everything a person may set about a method: what a study file, the command line and Python share."""
 
+import os
+import sys
 from collections.abc import Mapping
 from contextlib import suppress
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from typing import TYPE_CHECKING, Any
 
 from ..config import check_type, choose, flatten, one_of, require, setting, settings_of, unflatten
 from ..errors import ConfigError
 from ..graph_config import GraphConfig
-from ..nn.options import DEFAULT_METHOD, METHODS, ModelOptions, check_method
-from .config import TrainConfig
+from ..nn.factories import import_factory, is_path, options_of, options_text
+from ..nn.options import (
+    DEFAULT_METHOD,
+    METHODS,
+    ModelOptions,
+    check_method,
+    foreign_method,
+    peek_method,
+)
+from .config import LambdaConfig, TrainConfig
 from .presets import DEFAULT_PRESET, PRESETS, preset_values
 
 if TYPE_CHECKING:
     from ..nn.model import ModelConfig
 
 LEVELS = ("slide", "patient")
+OPTIONS = "options"
+# settings that say nothing to a model from elsewhere
+OF_PARTS = {s.name.rstrip("_") for part in (ModelOptions, LambdaConfig) for s in settings_of(part)} - {OPTIONS}
 
 
 @dataclass(frozen=True, kw_only=True, init=False)
@@ -26,7 +39,10 @@ class Settings:
     `settings.train.lambda_.a`. `flat()` gives all of them in one table; docs/settings.md lists them.
     """
 
-    method: str = setting(DEFAULT_METHOD, f"The method (encoder, pooling, jigsaw): {one_of(METHODS)}.")
+    method: str = setting(
+        DEFAULT_METHOD,
+        f"The method: {one_of(METHODS)}; or a model from elsewhere (`package.module:factory`, `torchmil:ABMIL`).",
+    )
     level: str = setting(LEVELS[0], "What is pooled into one prediction: a slide or a patient.", option=True)
     members: int = setting(
         1,
@@ -40,11 +56,17 @@ class Settings:
 
     def __init__(self, **flat: Any) -> None:
         settings = {setting.name: setting for setting in settings_of(Settings)}
+        if OPTIONS in flat:
+            flat[OPTIONS] = options_text(flat[OPTIONS])
         for name, value in flat.items():
             choose("settings: key", name, settings)
             check_type(name.rstrip("_"), value, settings[name].kind)
+        check_method(flat.get("method", DEFAULT_METHOD))
+        flat = dict(peek_method(flat.get("method", DEFAULT_METHOD)).settings) | flat
         values = {name: flat.get(name, settings[name].default) for name in ("method", "level", "members")}
-        check_method(values["method"])
+        for name, value in flat.items():
+            if name.rstrip("_") in unused(values["method"]) and value != settings[name].default:
+                raise ConfigError(_not_used(values["method"], name.rstrip("_"), value))
         choose("level", values["level"], LEVELS)
         require("members", values["members"], values["members"] >= 1, "a whole number of at least 1")
         parts = {"graph": GraphConfig, "model": ModelOptions, "train": TrainConfig}
@@ -61,14 +83,17 @@ class Settings:
         """
         check_names(values, where)
         flat = {("lambda_" if name == "lambda" else name): value for name, value in values.items()}
-        flat = preset_values(flat.pop("preset", DEFAULT_PRESET), f"{where}: preset") | flat
+        method = flat.get("method", DEFAULT_METHOD)
+        flat = base_values(flat.pop("preset", DEFAULT_PRESET), method, f"{where}: preset") | flat
         if isinstance(flat.get("lambda_"), str):
             with suppress(ValueError):  # the command line's "0.5" is a study file's 0.5
                 flat["lambda_"] = float(flat["lambda_"])
         try:
-            return cls(**flat)
+            settings = cls(**flat)
+            settings.check_options()
         except ConfigError as error:
             raise ConfigError(f"{where}: {error}") from error
+        return settings
 
     @classmethod
     def preset(cls, name: str, **flat: Any) -> "Settings":
@@ -76,7 +101,7 @@ class Settings:
 
         Example: `Settings.preset("paper", k=8)`
         """
-        return cls(**(preset_values(name) | flat))
+        return cls(**(base_values(name, flat.get("method", DEFAULT_METHOD)) | flat))
 
     @property
     def nearest_preset(self) -> tuple[str, dict[str, Any]]:
@@ -100,7 +125,7 @@ class Settings:
 
     def each_member(self) -> tuple["Settings", ...]:
         """The settings of each model that is trained, kind by kind in a committee: those of a single one."""
-        kinds = METHODS[self.method].members or ({},)
+        kinds = peek_method(self.method).members or ({},)
         each = [self.replace(members=1, **kind) for kind in kinds]
         return tuple(own for own in each for _ in range(self.members))
 
@@ -112,6 +137,56 @@ class Settings:
     @property
     def needs_graph(self) -> bool:
         return METHODS[self.method].graph
+
+    def check_options(self) -> None:
+        """Refuse options that a method from elsewhere does not take; imports it."""
+        if peek_method(self.method).foreign and (factory := METHODS[self.method].factory) is not None:
+            factory.check(options_of(self.model.options))
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        """For other processes: they find a model from elsewhere by the path of its factory, looking here, too."""
+        factory = peek_method(self.method).factory
+        path = None if factory is None or is_path(self.method) else (factory.path, factory.graph, factory.positions)
+        return _arrive, (self.flat(), os.getcwd(), path)
+
+
+def _arrive(flat: dict[str, Any], folder: str, path: tuple[str, bool, bool] | None) -> Settings:
+    method = str(flat["method"])
+    if (path is not None or is_path(method)) and folder not in sys.path:
+        sys.path.append(folder)
+    if path is not None and METHODS.peek(method) is None:
+        if "<" in path[0]:
+            raise ConfigError(
+                f"method {method}: its factory {path[0]} cannot be found by other processes. Define it at the top of a "
+                "module, or run in one process."
+            )
+        made = import_factory(path[0])
+        METHODS.register(method, foreign_method(replace(made, graph=path[1], positions=path[2])))
+    return Settings(**flat)
+
+
+def unused(method: str) -> set[str]:
+    """Settings that a method cannot use, by their plain names (`lambda`): refused if they are given."""
+    return OF_PARTS if peek_method(method).foreign else {OPTIONS}
+
+
+def base_values(preset: str, method: str, where: str = "preset") -> dict[str, Any]:
+    """What holds where a user states nothing: the preset's values, as far as the method uses them, and over them the
+    method's own."""
+    values = preset_values(preset, where)
+    if not isinstance(method, str):
+        return values
+    own = {name: value for name, value in values.items() if name.rstrip("_") not in unused(method)}
+    return own | dict(peek_method(method).settings)
+
+
+def _not_used(method: str, name: str, value: Any) -> str:
+    if name == OPTIONS:
+        return f"options: found {value}, but {method} takes none: its settings are those of docs/settings.md. Leave it."
+    return (
+        f"{name}: found {value!r}, but {method} is a model from elsewhere, which does not use this setting. Leave it "
+        "out; what its factory takes is given as options (--option NAME=VALUE)."
+    )
 
 
 def check_names(values: Mapping[str, Any], where: str) -> None:

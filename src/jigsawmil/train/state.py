@@ -17,7 +17,7 @@ State = tuple[dict[str, Tensor], dict[str, Any]]  # tensors, and what JSON can h
 
 def save_state(path: Path, tensors: dict[str, Tensor], values: dict[str, Any]) -> None:
     with replacing(path) as temporary:
-        flat = {name: value.detach().cpu().contiguous() for name, value in tensors.items()}
+        flat = {name: value.detach().cpu().contiguous().clone() for name, value in tensors.items()}
         save_file(flat, temporary, metadata={"state": json.dumps(values)})
 
 

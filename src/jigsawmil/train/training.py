@@ -52,9 +52,7 @@ class Training:
             batch = drop_patches(batch, self.config.patch_dropout)
         batch = batch.to(self.device)
         with autocast(self.device, self.config.precision):
-            output = self.model(batch)
-            mil = self.model.head.loss(output.logits, labels.to(self.device))
-            return mil, self.model.jigsaw_loss(batch, output, generator)
+            return self.model.losses(batch, labels.to(self.device), generator)
 
     def total(self, mil: Tensor, labels: Tensor, lam: Tensor, jigsaw: Tensor, *, bags: int, slides: int) -> Tensor:
         """Loss = MIL + lambda * jigsaw, means over the `bags` and `slides` of the whole batch. lam: (slide,)"""
