@@ -26,6 +26,7 @@ class Made:
     library: Any
     port: int
     address: str | None
+    token: str
     stopped: bool = False
     io_loop: Loop = dataclasses.field(default_factory=Loop)
 
@@ -41,8 +42,8 @@ def made(monkeypatch) -> Iterator[list[Made]]:
     """The servers that would have been made."""
     servers: list[Made] = []
 
-    def make(library: Any, page: Any, *, port: int, address: str | None = None) -> Made:
-        servers.append(Made(library, port, address))
+    def make(library: Any, page: Any, *, port: int, address: str | None = None, token: str = "") -> Made:
+        servers.append(Made(library, port, address, token))
         return servers[-1]
 
     monkeypatch.setattr(server, "make_server", make)
@@ -52,8 +53,9 @@ def made(monkeypatch) -> Iterator[list[Made]]:
 def test_a_run_is_served_until_ctrl_c(jigsawmil: Callable[..., Any], finished: Any, made: list[Made]) -> None:
     ran = jigsawmil("view", finished[0], "--port", 5017)
     assert ran.code == 0, ran.err
-    assert "http://127.0.0.1:5017/" in ran.out
-    assert "password" not in ran.out
+    assert len(made[0].token) > 16
+    assert f"http://127.0.0.1:5017/?token={made[0].token} " in ran.out
+    assert "can reach" not in ran.out
     assert made[0].address is None
     assert made[0].stopped
 
@@ -62,8 +64,12 @@ def test_whoever_opens_it_to_others_is_warned(jigsawmil: Callable[..., Any], fin
     ran = jigsawmil("view", finished[0], "--address", "0.0.0.0")
     assert made[0].address == "0.0.0.0"
     words = re.sub(r"\s+", " ", ran.out)
-    assert "Anyone who can reach 0.0.0.0:5006 sees the slides, labels and predictions" in words
-    assert "no password" in words
+    assert "Whoever knows the address below and can reach 0.0.0.0:5006 sees the slides, labels and predictions" in words
+    assert "nothing is encrypted" in words
+    ran = jigsawmil("view", finished[0], "--address", "0.0.0.0", "--no-token")
+    assert "Anyone who can reach 0.0.0.0:5006" in ran.out
+    assert "http://0.0.0.0:5006/ " in ran.out
+    assert made[1].token == ""
 
 
 def test_it_says_how_many_slides_it_found(

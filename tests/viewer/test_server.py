@@ -8,6 +8,7 @@ from contextlib import closing
 from typing import Any
 
 import pytest
+from bokeh.util.token import generate_jwt_token
 
 from jigsawmil.errors import ConfigError
 from jigsawmil.study.run import Run
@@ -15,10 +16,12 @@ from jigsawmil.viewer.data import Library
 from jigsawmil.viewer.server import hosts, make_server
 
 
-def get(server: Any, path: str) -> tuple[int, bytes, dict[str, str]]:
+def get(server: Any, path: str, host: str | None = None) -> tuple[int, bytes, dict[str, str]]:
     """As it stands: no client tidies the dots away."""
     with closing(http.client.HTTPConnection("127.0.0.1", server.port, timeout=20)) as connection:
-        connection.putrequest("GET", path, skip_accept_encoding=True)
+        connection.putrequest("GET", path, skip_accept_encoding=True, skip_host=host is not None)
+        if host is not None:
+            connection.putheader("Host", host)
         connection.endheaders()
         answer = connection.getresponse()
         return answer.status, answer.read(), {name.lower(): value for name, value in answer.getheaders()}
@@ -92,9 +95,10 @@ def test_the_environment_cannot_send_the_browser_elsewhere(
         assert b"cdn.bokeh.org" not in get(running, "/")[1]
 
 
-def let_in(server: Any, token: str, origin: str) -> bool:
-    """Whether a page of that origin gets its websocket, though it knows a token."""
+def let_in(server: Any, token: str, origin: str, host: str | None = None) -> bool:
+    """Whether a page of that origin gets its websocket, though it knows the token of a session."""
     wanted = {
+        "Host": host or f"127.0.0.1:{server.port}",
         "Connection": "Upgrade", "Upgrade": "websocket", "Origin": origin, "Sec-WebSocket-Version": "13",
         "Sec-WebSocket-Key": "dGhlIHNhbXBsZSBub25jZQ==", "Sec-WebSocket-Protocol": f"bokeh, {token}",
     }  # fmt: skip
@@ -111,6 +115,39 @@ def test_pages_of_other_origins_are_not_let_in(server: Any) -> None:
     assert let_in(server, token, f"http://localhost:{port}")
     for origin in ("http://example.com", f"http://example.com:{port}", f"http://127.0.0.1:{port + 1}", "null"):
         assert not let_in(server, token, origin)
+
+
+def test_a_name_that_an_attacker_points_at_this_machine_is_not_let_in(server: Any) -> None:
+    """DNS rebinding: Origin and Host agree, and are both another's."""
+    token = re.search(rb'"token":"([^"]+)"', get(server, "/")[1]).group(1).decode()
+    evil = f"evil.example:{server.port}"
+    assert not let_in(server, token, f"http://{evil}", host=evil)
+    paths = ("/", "/static/js/bokeh.min.js", f"{tiles(server)}/0/0/0_0.jpg")
+    for host in (evil, "evil.example", "", "127.0.0.1", f"127.0.0.1.evil.example:{server.port}"):
+        assert [get(server, path, host)[0] for path in paths] == [403] * 3, host
+    assert [get(server, path)[0] for path in paths] == [200] * 3
+
+
+def test_a_session_that_the_server_did_not_make_is_none(server: Any, caplog: pytest.LogCaptureFixture) -> None:
+    """Bokeh shakes hands first, looks at the signature, and hangs up."""
+    let_in(server, generate_jwt_token("mine", signed=False), f"http://127.0.0.1:{server.port}")
+    get(server, "/")  # the one thread of the server has done with it by then
+    assert "Token for session 'mine' had invalid signature" in caplog.text
+    assert "mine" not in [session.id for session in server.get_sessions("/")]
+
+
+def test_the_page_wants_its_token(library: Library, serve: Callable[..., Any]) -> None:
+    with serve(library, token="secret") as running:
+        for path in ("/", "/?token=", "/?token=wrong", "/autoload.js?bokeh-autoload-element=1", "/metadata"):
+            status, body, _ = get(running, path)
+            assert (status, b"slide" in body) == (403, False), path
+        status, body, headers = get(running, "/?token=secret")
+        assert status == 200
+        assert b"secret" not in body
+        assert headers["content-security-policy"] == "frame-ancestors 'none'"
+        assert headers["referrer-policy"] == "no-referrer"
+        token = re.search(rb'"token":"([^"]+)"', body).group(1).decode()
+        assert let_in(running, token, f"http://127.0.0.1:{running.port}")
 
 
 def test_it_listens_on_loopback_alone(server: Any) -> None:

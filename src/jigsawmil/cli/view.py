@@ -1,6 +1,7 @@
 """The verb that shows a run in a browser."""
 
 import logging
+import secrets
 from pathlib import Path
 from typing import Annotated
 
@@ -24,6 +25,9 @@ def view(
     address: Annotated[
         str | None, typer.Option(help="Address to listen on, to let other machines in.", show_default="127.0.0.1")
     ] = None,
+    no_token: Annotated[
+        bool, typer.Option("--no-token", help="Let in whoever reaches the address, without the token in it.")
+    ] = False,
 ) -> None:
     """Look at a run in the browser: slides, predictions, maps, patches and their neighbours. Ctrl-C ends it.
 
@@ -37,18 +41,21 @@ def view(
     logging.getLogger("bokeh").setLevel(logging.ERROR)
     logging.getLogger("tornado.access").setLevel(logging.CRITICAL)
     library = Library(open_run(run), slides, features, attribution=attribution)
-    server = make_server(library, Session, port=port, address=address)
+    token = "" if no_token else secrets.token_urlsafe(16)
+    server = make_server(library, Session, port=port, address=address, token=token)
     host = address or LOOPBACK[0]
     if host not in LOOPBACK:
+        who = "Anyone who can reach" if no_token else "Whoever knows the address below and can reach"
         screen.print(
-            f"Anyone who can reach {host}:{server.port} sees the slides, labels and predictions of this run: there is "
-            "no password. Stop it when it is no longer needed.",
+            f"{who} {host}:{server.port} sees the slides, labels and predictions of this run, and nothing is "
+            "encrypted. Stop it when it is no longer needed.",
             style="yellow",
         )
     if library.slides is not None:
         known = sum(slide_id in library.slides for slide_id in library.run.slides["slide_id"])
         screen.print(f"{known} of {len(library.run.slides)} slides of the run are in {slides}.", soft_wrap=True)
-    screen.print(f"http://{host}:{server.port}/  Ctrl-C ends the viewer.", soft_wrap=True)
+    query = f"?token={token}" if token else ""
+    screen.print(f"http://{host}:{server.port}/{query}  Ctrl-C ends the viewer.", soft_wrap=True, highlight=False)
     server.start()
     try:
         server.io_loop.start()

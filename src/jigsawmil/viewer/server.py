@@ -1,6 +1,7 @@
-"""The server: loopback unless told otherwise, one page, Bokeh's own files, and tiles by number. Nothing else."""
+"""The server: loopback unless another address is given, one page, Bokeh's own files, tiles by number, nothing else."""
 
 import errno
+import gc
 import secrets
 import socket
 from collections.abc import Callable
@@ -16,6 +17,7 @@ from tornado.web import HTTPError, RequestHandler
 
 from ..errors import ConfigError, JigsawmilError
 from .data import Library
+from .gate import Gate
 from .slides import inside
 
 LOOPBACK = ("127.0.0.1", "localhost")
@@ -31,10 +33,6 @@ class TileHandler(RequestHandler):
 
     def initialize(self, library: Library, readers: ThreadPoolExecutor) -> None:
         self.library, self.readers = library, readers
-
-    def set_default_headers(self) -> None:
-        self.set_header("X-Content-Type-Options", "nosniff")
-        self.set_header("Cross-Origin-Resource-Policy", "same-origin")
 
     async def get(self, number: str, level: str, column: str, row: str) -> None:
         ids = self.library.run.slides["slide_id"]
@@ -58,9 +56,17 @@ class TileHandler(RequestHandler):
 
 
 def make_server(
-    library: Library, page: Callable[[Document, Library, str], object], *, port: int, address: str | None = None
+    library: Library,
+    page: Callable[[Document, Library, str], object],
+    *,
+    port: int,
+    address: str | None = None,
+    token: str = "",
 ) -> Server:
-    """A server that listens, and serves once its loop runs. page: fills a document; gets the folder of the tiles."""
+    """A server that listens, and serves once its loop runs. page: fills a document; gets the folder of the tiles.
+
+    token: asked for in the address of the page, see `Gate`; empty: whoever reaches the server may look.
+    """
     settings.resources = "server"  # never a network of strangers, whatever the environment says
     key = secrets.token_urlsafe(16)
     readers = ThreadPoolExecutor(READERS, "tiles")
@@ -80,15 +86,22 @@ def make_server(
         )
     try:
         port = _listenable(where, port)
-        return Server(
+        names = [f"{host}:{port}" for host in hosts(where)]
+        server = Server(
             {"/": fill},
             port=port,
             address=where,
-            allow_websocket_origin=[f"{host}:{port}" for host in hosts(where)],
+            allow_websocket_origin=names,
             extra_patterns=[tiles],
+            sign_sessions=True,  # a websocket is for pages that were let in
+            secret_key=secrets.token_bytes(32),
         )
     except OSError as error:
         raise ConfigError(_why(error, where, port)) from error
+    Gate([*names, *hosts(where)] if port == 80 else names, token).guard(server._tornado)
+    gc.collect()
+    gc.freeze()  # Bokeh collects after every page that was left, and nothing of what is loaded by now ever goes
+    return server
 
 
 def hosts(address: str) -> list[str]:
