@@ -20,6 +20,7 @@ class Bag:
     states microns and nobody stated the slide's resolution.
     patch_size: edge of a patch in the unit of `coords`; None where neither file nor caller states it.
     mpp: microns per level-0 pixel; None where unknown.
+    placed: whether it is known where the patches lie; if not, as for the embedding of a whole slide, coords are zeros.
 
     Example: `Bag(slide_id="a", features=torch.rand(100, 1024), coords=512 * torch.rand(100, 2).double())`
     """
@@ -32,6 +33,7 @@ class Bag:
     unit: Unit = "px"
     encoder: str | None = None
     source: str = "memory"  # the format it was read from
+    placed: bool = True
 
     def __post_init__(self) -> None:
         n = len(self.features)

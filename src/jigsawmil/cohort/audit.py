@@ -41,6 +41,7 @@ PROBLEMS: dict[str, tuple[Severity, About]] = {
     "mixed-dimensions": ("error", "features"),
     "mixed-encoders": ("error", "features"),
     "mixed-encodings": ("note", "features"),
+    "no-coordinates": ("note", "features"),
     "nothing-left": ("error", "features"),
 }
 # Those that leave slides out of the cohort where they do not stop it, and the reason in a phrase.
@@ -51,6 +52,10 @@ LEAVES_OUT = {
     "unreadable": "the feature file cannot be read",
     "empty": "no patch in the feature file",
 }
+BLIND = (
+    "Methods that use no positions, such as abmil (--methods abmil, --method abmil), can be trained on them; graph and "
+    "jigsaw methods cannot."
+)
 SKIPPABLE = ("no-features", "unreadable", "empty")
 
 
@@ -218,6 +223,8 @@ def audit(
     tell("empty", "labelled slide", "without a single patch", empty, way_out)
     tell("no-label", "feature file", "without a row in the table", sorted(found.keys() - slides.keys()))
     _feature_problems(tell, entries)
+    unplaced = [entry.slide_id for entry in entries if not entry.info.placed]
+    tell("no-coordinates", "slide", "with features without coordinates", unplaced, BLIND)
     if labelled and not entries:
         tell.once("nothing-left", "No slide has both a label and usable features")
     left_out = (

@@ -37,7 +37,8 @@ class Columns(TypedDict, total=False):
 
 @dataclass(frozen=True)
 class LabelledSlide:
-    """label: index into the classes of the cohort. path: None for a bag in memory. site: where the slide was made."""
+    """label: index into the classes of the cohort. path: None for a bag in memory. site: where the slide was made.
+    placed: whether its features have coordinates."""
 
     slide_id: str
     patient_id: str
@@ -45,6 +46,7 @@ class LabelledSlide:
     path: Path | None
     patches: int
     site: str | None = None
+    placed: bool = True
 
 
 @dataclass(frozen=True, eq=False)
@@ -181,6 +183,11 @@ class Cohort:
         """(slide,) sites, "" where unknown."""
         return np.array([slide.site or "" for slide in self.slides], dtype=str)
 
+    @property
+    def unplaced(self) -> list[str]:
+        """Slides whose features have no coordinates."""
+        return [slide.slide_id for slide in self.slides if not slide.placed]
+
     def bag(self, index: int) -> Bag:
         """The bag of one slide, read from its file if it is not in memory."""
         return self.read_slide(self.slides[index])
@@ -252,7 +259,7 @@ def _build(
     chosen = choose_task(labels, task, ordinal)
     classes, values = chosen.targets(labels, positive)
     slides = tuple(
-        LabelledSlide(e.slide_id, e.patient_id, value, e.path, e.info.n, e.site)
+        LabelledSlide(e.slide_id, e.patient_id, value, e.path, e.info.n, e.site, e.info.placed)
         for e, value in zip(entries, values.tolist(), strict=True)
     )
     encoder = next((entry.info.encoder for entry in entries if entry.info.encoder), None)
@@ -286,5 +293,5 @@ def _patch_um(infos: Sequence[BagInfo]) -> float | None:
 def _info(bag: Bag) -> BagInfo:
     return BagInfo(
         slide_id=bag.slide_id, path=Path(bag.slide_id), format=bag.source, n=len(bag), dim=bag.dim, dtype="float32",
-        unit=bag.unit, patch_size=bag.patch_size, mpp=bag.mpp, encoder=bag.encoder,
+        unit=bag.unit, patch_size=bag.patch_size, mpp=bag.mpp, encoder=bag.encoder, placed=bag.placed,
     )  # fmt: skip

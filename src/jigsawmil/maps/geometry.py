@@ -56,6 +56,11 @@ def squares_of(bag: Bag) -> Squares:
 
     Example: `squares_of(bag)`
     """
+    if not bag.placed:
+        raise FeatureError(
+            f"{bag.slide_id}: features without coordinates, so that no map can be drawn. Give patch features that have "
+            "coordinates."
+        )
     corners = bag.coords.numpy()
     return Squares(corners, bag.patch_size or spacing(corners))
 

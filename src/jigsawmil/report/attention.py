@@ -57,7 +57,7 @@ def shown_slides(run: Run, cohort: str) -> list[Shown]:
 
 
 def attention_rows(run: Run, cohort: str) -> list[SlideRow]:
-    """What the figure shows; no rows if the run kept no attention.
+    """What the figure shows; no rows if the run kept no attention, or if features have no coordinates.
 
     Example: `attention_rows(open_run("run"), "BRCA")[0].panels[0].attention`
     """
@@ -74,7 +74,7 @@ def attention_rows(run: Run, cohort: str) -> list[SlideRow]:
                     "The features changed between jobs: give another --out and run the study again."
                 )
             coords = places if coords is None else coords
-        if coords is not None:
+        if coords is not None and np.ptp(coords, axis=0).any():  # else one patch, or no coordinates
             where = f"test fold {slide.fold}" + (f" of seed {run.seeds[0]}" if len(run.seeds) > 1 else "")
             title = f"True class {slide.label}: slide {slide.slide_id}, {slide.patches:,} patches, {where}"
             rows.append(

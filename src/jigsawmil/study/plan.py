@@ -13,6 +13,7 @@ from ..errors import JigsawmilError, StudyError
 from ..graph import GraphConfig
 from ..train.decision import Decision
 from ..train.ensemble import splits_of_members
+from ..train.places import check_places
 from ..train.settings import Settings
 from ..train.train_model import check_patients, fingerprint
 from .job import Job
@@ -38,6 +39,8 @@ def prepare(study: Study) -> tuple[dict[str, Cohort], Folds]:
     for name, images in study.references.items():
         for label in images:
             choose(f"cohorts.{name}.reference: class", label, cohorts[name].classes)
+    for cohort in cohorts.values():
+        check_places(cohort, study.variants.values(), shuffled=study.shuffle_control)
     if any(settings.level == "patient" for settings in study.variants.values()):
         for cohort in cohorts.values():
             check_patients(cohort)

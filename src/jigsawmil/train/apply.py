@@ -19,6 +19,7 @@ from .checkpoint import ModelCard
 from .devices import pick_device
 from .ensemble import Ensemble
 from .infer import Prepared, Seen, run_model
+from .places import check_placed
 
 Item = Bag | str | Path  # a slide in memory, or its feature file
 
@@ -90,6 +91,7 @@ def check_fits(bag: Bag | BagInfo, card: ModelCard) -> None:
     patches = len(bag) if isinstance(bag, Bag) else bag.n
     if patches == 0:
         raise FeatureError(f"{bag.slide_id}: the slide has no patches; expected at least one. Leave it out.")
+    check_placed(bag, [member.model.method for member in card.members or (card,)])
     if bag.dim != card.model.in_dim:
         raise FeatureError(
             f"{bag.slide_id}: features have {bag.dim} columns{f' ({bag.encoder})' if bag.encoder else ''}, the model "

@@ -20,6 +20,7 @@ from ..nn.options import DEFAULT_METHOD, peek_method
 from ..tasks import get_task, reading_options
 from .apply import apply_model
 from .checkpoint import load_model, save_model
+from .places import check_places
 from .presets import DEFAULT_PRESET
 from .settings import Settings, base_values
 from .train_model import together, train_members
@@ -63,6 +64,7 @@ class SlideClassifier(ClassifierMixin, BaseEstimator):
         settings.check_options()
         positive = None if self.positive is None else str(self.positive)
         cohort = Cohort.from_bags(_bags(X), y, patients, positive=positive, ordinal=self.ordinal, task=self.task)
+        check_places(cohort, [settings])
         whole = Fold(train=tuple(map(str, cohort.slide_ids)), test=())
         trained = train_members(cohort, whole, settings, self.seed, memory_gb=1e3)
         self.model_, self.card_ = together(cohort, trained, settings)

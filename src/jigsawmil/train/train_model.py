@@ -22,6 +22,7 @@ from .feed import Feed
 from .fit import Epoch, Progress
 from .fold import fit_split, make_card
 from .out_of_fold import Held, assess, predict_held_out
+from .places import check_places
 from .settings import Settings
 
 OnEpoch = Callable[[Epoch], None]
@@ -58,6 +59,7 @@ def train_model(
     """
     out, settings = Path(out), settings or Settings()
     refuse_model(out)
+    check_places(cohort, [settings])
     if settings.level == "patient":
         check_patients(cohort)
     whole = Fold(train=tuple(map(str, cohort.slide_ids)), test=())

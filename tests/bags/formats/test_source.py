@@ -41,10 +41,17 @@ def test_lengths_have_to_match(tools, tmp_path):
             function(path)
 
 
-def test_a_slide_level_embedding_is_recognised(tools, tmp_path):
-    path = tools.trident(tmp_path / "a.h5", tools.features()[0], tools.lattice())
-    with pytest.raises(FeatureError, match=r"shape \(5,\).*slide-level"):
-        peek_bag(path)
+def test_the_embedding_of_a_whole_slide_is_one_patch_without_coordinates(tools, tmp_path):
+    x = tools.features()[0]
+    for path in (
+        tools.trident(
+            tmp_path / "slide_features_titan/a.h5", x, tools.lattice()
+        ),  # those of the patches, as TRIDENT has
+        tools.clam_pt(tmp_path / "plain/a.pt", x),
+    ):
+        info, bag = peek_bag(path), read_bag(path)
+        assert (info.n, info.dim, info.placed, info.patch_size, info.tiles) == (1, 5, False, None, None)
+        assert (bag.placed, bag.features.tolist(), bag.coords.tolist()) == (False, [x.tolist()], [[0.0, 0.0]])
 
 
 def test_coordinates_have_two_columns(tools, tmp_path):

@@ -69,12 +69,14 @@ def test_a_unit_against_the_files_is_refused(tools, tmp_path, coords):
 
 
 @pytest.mark.parametrize("kind", ["slide", "patient"])
-def test_slide_and_patient_embeddings_are_refused(tools, tmp_path, coords, kind):
-    with h5py.File(tmp_path / "a.h5", "w") as file:
-        file["feats"] = tools.features(1)
-        file.attrs.update({"feat_type": kind, "encoder": "titan", "stamp_version": "2.3.0"})
-    with pytest.raises(FeatureError, match=f"feat_type is '{kind}'"):
-        peek_bag(tmp_path / "a.h5")
+def test_slide_and_patient_embeddings_have_no_coordinates(tools, tmp_path, kind):
+    x = tools.features(1)
+    for name, stored in (("a", x), ("b", x[0])):
+        with h5py.File(tmp_path / f"{name}.h5", "w") as file:
+            file["feats"] = stored
+            file.attrs.update({"feat_type": kind, "encoder": "titan", "stamp_version": "2.3.0"})
+        bag = read_bag(tmp_path / f"{name}.h5")
+        assert (bag.placed, bag.encoder, bag.features.tolist()) == (False, "titan", x.tolist())
 
 
 def test_an_unknown_unit_is_named(tools, tmp_path, coords):
@@ -82,8 +84,8 @@ def test_an_unknown_unit_is_named(tools, tmp_path, coords):
         peek_bag(tools.stamp(tmp_path / "a.h5", tools.features(), coords, unit="mm"))
 
 
-def test_features_without_coordinates_are_refused(tools, tmp_path):
+def test_features_without_coordinates_say_so(tools, tmp_path):
     with h5py.File(tmp_path / "a.h5", "w") as file:
         file["patch_embeddings"] = tools.features()
-    with pytest.raises(FeatureError, match=r"patch_embeddings.*expected 'coords'"):
-        peek_bag(tmp_path / "a.h5")
+    info = peek_bag(tmp_path / "a.h5")
+    assert (info.n, info.placed) == (7, False)

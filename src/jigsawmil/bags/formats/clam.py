@@ -34,15 +34,15 @@ def scan(file: Opened, options: Options) -> Source:
         twin = siblings.first_existing([root / "h5_files" / f"{slide_id}.h5"])
         coords = None if twin is None else siblings.stored_coords(twin)
     coords = coords or geometry
-    if coords is None:
-        raise siblings.missing(path, f"../h5_files/{slide_id}.h5 and patches/{slide_id}.h5")
     features = stored_pt(path) if path.suffix == ".pt" else file.array("features")
     return Source(
         path=path,
         slide_id=slide_id,
         features=features,
         coords=coords,
-        unit="px" if "int" in coords.dtype else None,  # CLAM writes whole pixels; fractions are somebody else's
+        unit="px"
+        if coords is not None and "int" in coords.dtype
+        else None,  # CLAM writes whole pixels; fractions are somebody else's
         guess_unit=True,
         patch_size=None if geometry is None else level0_edge(geometry.attrs),
         encoder=encoder_name(path, features),

@@ -61,7 +61,7 @@ class Source:
     path: Path
     slide_id: str
     features: Stored
-    coords: Stored
+    coords: Stored | None  # None: nobody says where the patches lie
     unit: Unit | None = None  # of coords
     patch_size: float | None = None  # in that unit
     mpp: float | None = None  # microns per level-0 pixel
@@ -91,19 +91,20 @@ class BagInfo:
     encoder: str | None
     tiles: TileSpec | None = None  # how the slide was cut, where the file says
     encoding: Encoding | None = None  # how the encoder was applied, where the file says
+    placed: bool = True  # whether the files say where the patches lie
 
 
 def describe(source: Source, options: Options, fmt: str) -> BagInfo:
     """Every check that needs no features: shapes, lengths, units, and agreement with what the caller states."""
-    name = source.path.name
+    name, coords = source.path.name, own_coords(source)
     n, dim = _matrix_shape(source.features.shape, name, "features")
     if source.features.dtype == "uint16":
         raise FeatureError(
             f"{name}: features are uint16, most likely the bit patterns of bfloat16; expected floating point. "
             "Write them as float32 or float16."
         )
-    if n:
-        rows, columns = _matrix_shape(source.coords.shape, name, "coords")
+    if n and coords is not None:
+        rows, columns = _matrix_shape(coords.shape, name, "coords")
         if columns != 2:
             raise FeatureError(f"{name}: coords have {columns} columns, expected 2 (x, y).")
         if rows != n:
@@ -114,13 +115,13 @@ def describe(source: Source, options: Options, fmt: str) -> BagInfo:
     mpp = _agree(name, "mpp", source.mpp, options.mpp)
     unit: Unit | None = _agree(name, "unit", source.unit, options.unit)
     if unit is None:
-        unit = _judge_unit(source) if n else "px"
-    patch_size = source.patch_size
+        unit = _judge_unit(source, coords) if n and coords is not None else "px"
+    patch_size = None if coords is None else source.patch_size
     if unit == "um" and mpp is not None:
         unit = "px"
         patch_size = None if patch_size is None else patch_size / mpp
     patch_size = _agree(name, "patch_size", patch_size, options.patch_size)
-    if source.centred and patch_size is None and n:
+    if source.centred and patch_size is None and n and coords is not None:
         raise FeatureError(
             f"{name}: the coordinates are patch centres, and the patch edge in level-0 pixels is unknown, so the "
             "corners are too. State the slide's resolution (--slide-mpp, mpp= in Python) or the edge in level-0 pixels "
@@ -137,9 +138,16 @@ def describe(source: Source, options: Options, fmt: str) -> BagInfo:
         patch_size=patch_size,
         mpp=mpp,
         encoder=source.encoder,
-        tiles=source.tiles,
+        tiles=None if coords is None else source.tiles,
         encoding=source.encoding,
+        placed=coords is not None,
     )
+
+
+def own_coords(source: Source) -> Stored | None:
+    """The coordinates of the patches; None where nobody has them, and of the embedding of a whole slide, beside which
+    TRIDENT writes those of the patches it was made from."""
+    return None if len(source.features.shape) == 1 and source.features.shape != (0,) else source.coords
 
 
 def load(source: Source, options: Options, info: BagInfo) -> Bag:
@@ -151,13 +159,8 @@ def load(source: Source, options: Options, info: BagInfo) -> Bag:
             "No tissue was found when it was tiled: tile it again, or leave it out of the label table."
         )
     features = as_features(source.features.read().reshape(info.n, info.dim))
-    coords = source.coords.read().reshape(info.n, 2).double()
     _check_finite(features, name, "features")
-    _check_finite(coords, name, "coords")
-    if "um" in (source.unit, options.unit) and info.mpp is not None:
-        coords = coords / info.mpp
-    if source.centred and info.patch_size is not None:
-        coords = coords - info.patch_size / 2
+    coords = _coords(source, options, info)
     return Bag(
         slide_id=info.slide_id,
         features=features,
@@ -167,7 +170,24 @@ def load(source: Source, options: Options, info: BagInfo) -> Bag:
         unit=info.unit,
         encoder=info.encoder,
         source=info.format,
+        placed=info.placed,
     )
+
+
+def _coords(source: Source, options: Options, info: BagInfo) -> "Tensor":
+    """(patch, 2): top-left corners in the unit of the bag; zeros where they are unknown."""
+    import torch
+
+    stored = own_coords(source)
+    if stored is None:
+        return torch.zeros(info.n, 2, dtype=torch.float64)
+    coords = stored.read().reshape(info.n, 2).double()
+    _check_finite(coords, source.path.name, "coords")
+    if "um" in (source.unit, options.unit) and info.mpp is not None:
+        coords = coords / info.mpp
+    if source.centred and info.patch_size is not None:
+        coords = coords - info.patch_size / 2
+    return coords
 
 
 def tile_spec(
@@ -182,16 +202,14 @@ def tile_spec(
 
 
 def _matrix_shape(shape: tuple[int, ...], name: str, what: str) -> tuple[int, int]:
-    """(rows, columns), without a leading batch dimension of one; a bare (0,) is an empty slide."""
+    """(rows, columns), without a leading batch dimension of one; a bare (0,) is an empty slide, another vector the one
+    embedding of a whole slide."""
     if shape == (0,):
         return 0, 0
     if len(shape) == 3 and shape[0] == 1:
         shape = shape[1:]
     if len(shape) == 1:
-        raise FeatureError(
-            f"{name}: {what} of shape {shape}, expected (N, columns). One vector a slide is a slide-level embedding: "
-            "choose the patch features it was made from."
-        )
+        return 1, shape[0]
     if len(shape) != 2:
         raise FeatureError(f"{name}: {what} of shape {shape}, expected (N, columns) or (1, N, columns).")
     return shape[0], shape[1]
@@ -212,11 +230,11 @@ def _agree(name: str, what: str, stored: T | None, stated: T | None) -> T | None
     return stored
 
 
-def _judge_unit(source: Source) -> Unit:
+def _judge_unit(source: Source, stored: Stored) -> Unit:
     """Pixels, if the coordinates can be nothing else; refused otherwise."""
     found = "no unit is stated"
     if source.guess_unit:
-        coords = source.coords.read().reshape(-1, 2).numpy()
+        coords = stored.read().reshape(-1, 2).numpy()
         if not np.array_equal(coords, np.round(coords)):
             found = "the coordinates are fractional and no unit is stated"
         elif (step := spacing(coords, alone=math.inf)) < SMALLEST_PATCH:

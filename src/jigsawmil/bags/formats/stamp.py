@@ -2,7 +2,8 @@
 
 Files of STAMP 2 say unit and `tile_size`, later ones `tile_size_um`. Files of STAMP 1 say nothing: their coordinates
 are pixels of 224-pixel tiles that cover 256 microns, neither unit that we know, so they are refused unless stated.
-The stated `tile_size_px` is what the encoder saw: it gives the resolution of tiles, none of level 0.
+The stated `tile_size_px` is what the encoder saw: it gives the resolution of tiles, none of level 0. Embeddings of
+whole slides or patients (`feat_type`) have one row and no coordinates.
 """
 
 from collections.abc import Mapping
@@ -13,7 +14,7 @@ from ..bag import Unit
 from ..tile_spec import TileSpec
 from . import hdf5, siblings
 from .opened import Opened
-from .source import Options, Source, tile_spec
+from .source import Options, Source, Stored, tile_spec
 
 SUFFIXES = hdf5.SUFFIXES
 DATASETS = ("feats", "patch_embeddings")
@@ -24,15 +25,19 @@ def matches(file: Opened) -> bool:
 
 
 def scan(file: Opened, options: Options) -> Source:
-    attrs, name = file.attrs, file.path.name
-    if attrs.get("feat_type", "tile") != "tile":
-        raise FeatureError(
-            f"{name}: feat_type is {attrs['feat_type']!r}, expected 'tile': one embedding for a whole slide or patient "
-            "has no patches. Choose the folder of tile features."
+    attrs = file.attrs
+    if attrs.get("feat_type", "tile") != "tile":  # of a whole slide or patient
+        return Source(
+            path=file.path,
+            slide_id=file.slide_id,
+            features=file.array(*DATASETS),
+            coords=None,
+            encoder=attrs.get("encoder"),
         )
-    if "coords" in file.arrays or options.coords is None:
+    coords: Stored | None = None
+    if "coords" in file.arrays:
         coords = file.own_coords(options)
-    else:
+    elif options.coords is not None:
         coords = siblings.stored_coords(siblings.named_by_caller(options.coords, file.slide_id))
     return Source(
         path=file.path,

@@ -9,7 +9,7 @@ from pathlib import Path
 from . import hdf5, siblings
 from .arrays import stored_npy
 from .opened import Opened
-from .source import Options, Source
+from .source import Options, Source, Stored
 
 SUFFIXES = (".npy", *hdf5.SUFFIXES)
 DATASETS = ("features",)
@@ -28,12 +28,10 @@ def scan(file: Opened, options: Options) -> Source:
     path, slide_id = file.path, file.slide_id
     features = stored_npy(path) if path.suffix == ".npy" else file.array("features")
     if "coords" in file.arrays:
-        coords = file.own_coords(options)
+        coords: Stored | None = file.own_coords(options)
     else:
         where = _coords_file(path) if options.coords is None else siblings.named_by_caller(options.coords, slide_id)
-        if where is None:
-            raise siblings.missing(path, f"../coords/{path.name}")
-        coords = siblings.stored_coords(where)
+        coords = None if where is None else siblings.stored_coords(where)
     return Source(path=path, slide_id=slide_id, features=features, coords=coords, guess_unit=True)
 
 

@@ -1,6 +1,8 @@
 """TRIDENT: `features_<encoder>/<slide>.h5`, with the patch geometry in attributes of `coords`; read and written here.
 
 The `.pt` that TRIDENT writes on request holds the features alone; its coordinates stay in `patches/<slide>_patches.h5`.
+Embeddings of whole slides lie in `slide_features_<encoder>/<slide>.h5`: `features` is one vector, `coords` are those of
+the patches it was made from.
 """
 
 from collections.abc import Mapping
@@ -90,8 +92,8 @@ def slide_size(features: Path) -> tuple[int, int] | None:
 
 def encoder_name(path: Path, features: Stored) -> str | None:
     """As the file says; older files say it in the name of their folder alone."""
-    named = path.parent.name.removeprefix("features_")
-    return features.attrs.get("encoder") or (named if named != path.parent.name else None)
+    named = path.parent.name.removeprefix("slide_").removeprefix("features_")
+    return features.attrs.get("encoder") or (named if path.parent.name.endswith(f"features_{named}") else None)
 
 
 def _patches_file(path: Path) -> Path | None:
