@@ -200,7 +200,7 @@ def write_stamp(features: Path, path: Path) -> None:
     bag = read_bag(features)
     with h5py.File(path, "w") as file:
         file["feats"], file["coords"] = bag.features.numpy(), (bag.coords * 0.25).numpy().astype(np.float32)
-        file.attrs.update(stamp_version="2.0", extractor="phantom", unit="um", tile_size_um=128.0, tile_size_px=256)
+        file.attrs.update(stamp_version="2.0", extractor=bag.encoder, unit="um", tile_size_um=128.0, tile_size_px=256)
 
 
 def test_microns_with_a_stated_resolution_are_exported(jigsawmil, model: Path, features: Path, tmp_path: Path) -> None:

@@ -27,7 +27,7 @@ TASKS = {"binary": 2, "multiclass": 3, "ordinal": 4}
 
 def card(model: Model, **changes) -> ModelCard:
     classes = tuple(map(str, range(model.config.classes)))
-    return ModelCard(model=model.config, graph=GRAPH, **{"classes": classes, "encoder": "phantom", **changes})
+    return ModelCard(model=model.config, graph=GRAPH, **{"classes": classes, "encoder": "phantom-3", **changes})
 
 
 def task_model(small, method: str = "graph-abmil+jigsaw", task: str = "binary", **options) -> Model:

@@ -304,7 +304,7 @@ def test_a_control_that_is_not_whole_is_said(whole: Path, tmp_path: Path, report
 def test_artificial_slides_are_called_so(own: Path, report) -> None:
     assert "Artificial slides" not in report(own).text
     about = json.loads((own / "study.json").read_text())
-    about["cohorts"]["colon"]["encoder"] = "phantom"
+    about["cohorts"]["colon"]["encoder"] = "phantom-7"
     (own / "study.json").write_text(json.dumps(about))
     assert "no evidence about any tissue" in report(own).text
 

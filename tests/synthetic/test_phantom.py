@@ -6,6 +6,7 @@ from pathlib import Path
 import h5py
 import numpy as np
 import pytest
+import torch
 from scipy.ndimage import distance_transform_edt
 from scipy.ndimage import label as connected
 from scipy.spatial import cKDTree
@@ -220,6 +221,29 @@ def test_patch_counts_may_be_given_one_by_one() -> None:
     assert all(a.features.equal(b.features) for a, b in zip(drawn.bags[:2], given.bags[:2], strict=True))
 
 
+def test_a_second_cohort_of_a_feature_space_has_other_slides_whose_types_look_alike() -> None:
+    knobs = {"slides": 8, "patches": 60, "dim": 16, "noise": 0.1, "slide_effect": 0.0}
+    first, alien = make_phantom("composition", seed=11, **knobs), make_phantom("composition", seed=12, **knobs)
+    second = make_phantom("composition", seed=12, encoder_seed=11, **knobs)
+
+    def mean(phantom: Phantom) -> np.ndarray:
+        stroma = [slide.bag.features.numpy()[slide.types == 1] for slide in phantom]
+        return np.concatenate(stroma).mean(axis=0)
+
+    assert [phantom.bags[0].encoder for phantom in (first, second, alien)] == ["phantom-11", "phantom-11", "phantom-12"]
+    assert np.abs(mean(first) - mean(second)).max() < 0.1 < np.abs(mean(first) - mean(alien)).max()
+    assert all(np.array_equal(a, b) for a, b in zip(second.types, alien.types, strict=True))  # the slides are seed 12's
+    ids, patients = (
+        ({bag.slide_id for bag in phantom.bags} for phantom in (first, second)),
+        (first.patients, second.patients),
+    )
+    assert set.isdisjoint(*ids)
+    assert set(patients[0]).isdisjoint(patients[1])
+    same = make_phantom("composition", seed=11, encoder_seed=11, **knobs)
+    assert [bag.slide_id for bag in same.bags] == [bag.slide_id for bag in first.bags]
+    assert all(torch.equal(a.features, b.features) for a, b in zip(same.bags, first.bags, strict=True))
+
+
 def test_another_dimension_is_another_view_of_the_same_slides() -> None:
     one, two = (make_phantom("position", slides=6, dim=dim, patches=80) for dim in (32, 100))
     assert (one.labels, one.patients) == (two.labels, two.patients)
@@ -288,7 +312,7 @@ def test_files_read_back_as_trident_with_the_truth_beside(tmp_path: Path) -> Non
         path = out / "features" / f"{slide.bag.slide_id}.h5"
         bag = read_bag(path)
         assert bag.source == "trident"
-        assert (bag.slide_id, bag.patch_size, bag.encoder) == (slide.bag.slide_id, 512, "phantom")
+        assert (bag.slide_id, bag.patch_size, bag.encoder) == (slide.bag.slide_id, 512, "phantom-0")
         assert bag.features.equal(slide.bag.features)
         assert bag.coords.equal(slide.bag.coords)
         with h5py.File(path) as file:
@@ -355,8 +379,8 @@ def test_an_interrupted_write_leaves_nothing(tmp_path: Path, monkeypatch: pytest
         (
             "position",
             {"slide": 10},
-            "found 'slide', expected one of slides, seed, dim, patches, spread, counts, noise, slide_effect, balance, "
-            "two_slides, clump, nest. Did you mean 'slides'",
+            "found 'slide', expected one of slides, seed, encoder_seed, dim, patches, spread, counts, noise, slide_effect, "
+            "balance, two_slides, clump, nest. Did you mean 'slides'",
         ),
         ("position", {"slides": 1}, "slides=1 is impossible; expected a whole number from 2"),
         ("position", {"slides": 2.5}, "slides=2.5 is impossible; expected a whole number"),

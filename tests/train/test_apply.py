@@ -25,7 +25,7 @@ GRAPH = GraphConfig(k=4)
 
 
 def card(model: Model, **changes) -> ModelCard:
-    values = {"classes": ("normal", "tumour"), "encoder": "phantom", **changes}
+    values = {"classes": ("normal", "tumour"), "encoder": "phantom-3", **changes}
     return ModelCard(model=model.config, graph=GRAPH, **values)
 
 
@@ -122,8 +122,8 @@ def narrow(bag: Bag) -> Bag:
 
 
 WRONG = [
-    (narrow, r"features have 8 columns, the model was trained on 16 \(phantom\)"),
-    (lambda bag: dataclasses.replace(bag, encoder="uni_v1"), "of the encoder uni_v1, the model was trained on phantom"),
+    (narrow, r"features have 8 columns, the model was trained on 16 \(phantom-3\)"),
+    (lambda bag: dataclasses.replace(bag, encoder="uni_v1"), "of the encoder uni_v1, the model was trained on phantom-3"),
     (lambda bag: dataclasses.replace(bag, features=bag.features[:0], coords=bag.coords[:0]), "no patches"),
 ]
 

@@ -23,6 +23,13 @@ def phantom(
     out: Out,
     slides: Annotated[int, typer.Option(help="Slides in the cohort.")] = 100,
     seed: Annotated[int, typer.Option(help="The same seed gives the same bytes.")] = 0,
+    encoder_seed: Annotated[
+        int | None,
+        typer.Option(
+            help="Seed of the feature space, by default --seed. Give that of a first cohort to draw a second one that its "
+            "models can be applied to."
+        ),
+    ] = None,
     patches: Annotated[int, typer.Option(help="Median number of patches a slide.")] = 500,
     dim: Annotated[int, typer.Option(help="Dimension of the features.")] = 256,
     noise: Annotated[float, typer.Option(help="Noise of a patch around its type.")] = 1.0,
@@ -33,13 +40,16 @@ def phantom(
 ) -> None:
     """Write an artificial cohort with a known answer: TRIDENT files and a label table.
 
-    Example: `jigsawmil phantom position --slides 60 --seed 1 --out phantom`
+    Example: `jigsawmil phantom position --slides 60 --seed 1 --out phantom`; a second cohort for its models:
+    `jigsawmil phantom position --slides 60 --seed 2 --encoder-seed 1 --out second`
     """
     from ..synthetic.phantom import phantom_slides, write_phantom
     from ..synthetic.phantom_options import phantom_spec
 
-    knobs = {"patches": patches, "dim": dim, "noise": noise, "slide_effect": slide_effect}
-    spec = phantom_spec(kind, slides=slides, seed=seed, balance=balance, two_slides=two_slides, **knobs)
+    spec = phantom_spec(
+        kind, slides=slides, seed=seed, encoder_seed=encoder_seed, patches=patches, dim=dim, noise=noise,
+        slide_effect=slide_effect, balance=balance, two_slides=two_slides,
+    )  # fmt: skip
     screen = console()
     write_phantom(tracked(phantom_slides(spec), slides, f"Drawing {slides} slides", screen, quiet), out)
     screen.print(f"{out / 'labels.csv'}\n{out / 'features'}", soft_wrap=True)

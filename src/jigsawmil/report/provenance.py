@@ -6,13 +6,13 @@ from typing import Any
 
 from ..study.gather import by_reason
 from ..study.run import Run
+from ..synthetic.phantom_options import is_phantom
 from ..train.settings import Settings
 from .describe import different, known_choice, known_settings, method_words, study_toml, training_words
 from .html import Html, join, listed, paragraphs, table, tag
 from .tables import counted
 from .validation import validation_command, validation_words
 
-PHANTOM_ENCODER = "phantom"  # what features of artificial slides name as their encoder
 VERSIONS = ("jigsawmil", "commit", "python", "torch", "numpy", "machine", "threads")
 
 
@@ -85,7 +85,7 @@ def rerun_section(run: Run) -> Html:
 
 def phantom_section(run: Run) -> Html:
     """A warning where slides are artificial; empty where they are real."""
-    made = [name for name in run.cohorts if run.record.cohorts[name].encoder == PHANTOM_ENCODER]
+    made = [name for name in run.cohorts if is_phantom(run.record.cohorts[name].encoder)]
     if not made:
         return Html()
     words = f"{', '.join(made)}: drawn by a program (docs/phantoms.md). They are no evidence about any tissue."

@@ -81,7 +81,7 @@ def phantom_slides(spec: PhantomSpec) -> Iterator[PhantomSlide]:
     Example: `write_phantom(phantom_slides(phantom_spec("position", patches=20_000)), "large")`
     """
     # Three streams: labels come from their own, so nothing else can depend on them.
-    world = draw_world(np.random.default_rng((spec.seed, 0)), spec)
+    world = draw_world(np.random.default_rng((spec.space, 0)), spec)
     patient, label = draw_patients(np.random.default_rng((spec.seed, 1)), spec)
     for i in range(spec.slides):
         yield draw_slide(np.random.default_rng((spec.seed, 2, i)), spec, world, i, int(patient[i]), int(label[i]))

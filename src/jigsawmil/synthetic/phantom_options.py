@@ -8,6 +8,7 @@ from typing import Any
 from ..config import choose
 from ..errors import ConfigError
 
+ENCODER = "phantom"  # of artificial features; those of different seeds are different encoders, see `PhantomSpec.encoder`
 LATENT = 16  # dimension of the subspace in which types, and most of the noise, differ
 SMALLEST = 10  # patches
 
@@ -26,6 +27,7 @@ PLANTED = {"composition": 1, "arrangement": 2, "position": 2}  # the first so ma
 LIMITS = {
     "slides": (2, 9999),  # ids have four digits
     "seed": (0, 2**63 - 1),
+    "encoder_seed": (0, 2**63 - 1),
     "dim": (LATENT, 65_536),
     "patches": (SMALLEST, 1_000_000),
     "counts": (SMALLEST, 1_000_000),
@@ -46,6 +48,8 @@ class PhantomSpec:
     kind: `composition`, `arrangement` or `position`.
     slides: slides in the cohort.
     seed: slide i depends on the seed, on i and on its label, not on the number of slides.
+    encoder_seed: draws the feature space, as an encoder does; by default the seed. Give that of a first cohort to draw
+        a second one that a model of the first can be applied to; its ids begin with its own seed.
     dim: dimension of the features, from 16 on.
     patches, spread: the number of patches of a slide is log-normal with the median `patches` and the standard
         deviation `spread` of its logarithm (0: all slides alike), never below 10.
@@ -64,6 +68,7 @@ class PhantomSpec:
     kind: str
     slides: int = 100
     seed: int = 0
+    encoder_seed: int | None = None
     dim: int = 256
     patches: int = 500
     spread: float = 0.3
@@ -79,8 +84,9 @@ class PhantomSpec:
         choose("phantom kind", self.kind, CLASSES)
         for field in fields(self)[1:]:
             values = getattr(self, field.name)
-            for value in values if isinstance(values, tuple) else (values,):
-                _check_number(field.name, value, whole=field.type in (int, tuple[int, ...]))
+            if values is not None:
+                for value in values if isinstance(values, tuple) else (values,):
+                    _check_number(field.name, value, whole=field.type in (int, int | None, tuple[int, ...]))
         if self.counts and len(self.counts) != self.slides:
             raise ConfigError(
                 f"phantom counts has {len(self.counts)} numbers for {self.slides} slides. Give one a slide."
@@ -100,6 +106,21 @@ class PhantomSpec:
                 f"phantom balance={self.balance} leaves a class without any of the {self.patients} patients; expected "
                 "at least one in each. Even the shares out, or raise slides."
             )
+
+    @property
+    def space(self) -> int:
+        """The seed of the feature space."""
+        return self.seed if self.encoder_seed is None else self.encoder_seed
+
+    @property
+    def encoder(self) -> str:
+        """What the feature files name as their encoder: features of another space mean other things."""
+        return f"{ENCODER}-{self.space}"
+
+    @property
+    def prefix(self) -> str:
+        """How ids of slides and patients begin: cohorts of one feature space share none."""
+        return "" if self.space == self.seed else f"{self.seed}-"
 
     @property
     def classes(self) -> tuple[str, ...]:
@@ -132,6 +153,11 @@ def phantom_spec(kind: str, **knobs: Any) -> PhantomSpec:
     for key in knobs:
         choose("phantom setting", key, known)
     return PhantomSpec(kind=kind, **knobs)
+
+
+def is_phantom(encoder: str | None) -> bool:
+    """Whether features are artificial; files of earlier versions name no seed."""
+    return encoder is not None and (encoder == ENCODER or encoder.startswith(f"{ENCODER}-"))
 
 
 def _check_number(key: str, value: object, *, whole: bool) -> None:

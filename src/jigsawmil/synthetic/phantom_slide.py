@@ -73,17 +73,17 @@ def draw_slide(
     corner = rng.integers(0, 20_000, 2)
     types = LAYOUTS[spec.kind](rng, cells, label / (len(spec.classes) - 1), spec)
     bag = Bag(
-        slide_id=f"{index + 1:04d}",
+        slide_id=f"{spec.prefix}{index + 1:04d}",
         features=torch.from_numpy(_draw_features(rng, spec, world, types)),
         coords=torch.from_numpy((cells * PATCH_LEVEL0 + corner).astype(np.float64)),
         patch_size=float(PATCH_LEVEL0),
         mpp=MPP,
-        encoder="phantom",
+        encoder=spec.encoder,
     )
     return PhantomSlide(
         kind=spec.kind,
         bag=bag,
-        patient=f"{patient + 1:04d}",
+        patient=f"{spec.prefix}{patient + 1:04d}",
         label=spec.classes[label],
         types=types,
         plant=(types < PLANTED[spec.kind]).astype(np.int64),

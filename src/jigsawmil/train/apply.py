@@ -15,6 +15,7 @@ from ..graph_config import GraphConfig, Raster
 from ..nn.batch import Batch
 from ..nn.model import METHODS, Model
 from ..slides.encoders.spec import our_name
+from ..synthetic.phantom_options import is_phantom
 from .checkpoint import ModelCard
 from .devices import pick_device
 from .ensemble import Ensemble
@@ -100,5 +101,9 @@ def check_fits(bag: Bag | BagInfo, card: ModelCard) -> None:
     if bag.encoder and card.encoder and our_name(bag.encoder) != our_name(card.encoder):
         raise FeatureError(
             f"{bag.slide_id}: features are of the encoder {bag.encoder}, the model was trained on {card.encoder}. "
-            "Extract with the same encoder, or train on these features."
+            + (
+                "Draw the phantoms with the --encoder-seed of the training cohort, see docs/phantoms.md."
+                if is_phantom(bag.encoder)
+                else "Extract with the same encoder, or train on these features."
+            )
         )
