@@ -379,8 +379,8 @@ def test_an_interrupted_write_leaves_nothing(tmp_path: Path, monkeypatch: pytest
         (
             "position",
             {"slide": 10},
-            "found 'slide', expected one of slides, seed, encoder_seed, dim, patches, spread, counts, noise, slide_effect, "
-            "balance, two_slides, clump, nest. Did you mean 'slides'",
+            "found 'slide', expected one of slides, seed, encoder_seed, dim, patches, spread, counts, noise, "
+            "slide_effect, balance, two_slides, clump, nest. Did you mean 'slides'",
         ),
         ("position", {"slides": 1}, "slides=1 is impossible; expected a whole number from 2"),
         ("position", {"slides": 2.5}, "slides=2.5 is impossible; expected a whole number"),

@@ -123,7 +123,7 @@ def narrow(bag: Bag) -> Bag:
 
 WRONG = [
     (narrow, r"features have 8 columns, the model was trained on 16 \(phantom-3\)"),
-    (lambda bag: dataclasses.replace(bag, encoder="uni_v1"), "of the encoder uni_v1, the model was trained on phantom-3"),
+    (lambda bag: dataclasses.replace(bag, encoder="uni_v1"), "encoder uni_v1, the model was trained on phantom-3"),
     (lambda bag: dataclasses.replace(bag, features=bag.features[:0], coords=bag.coords[:0]), "no patches"),
 ]
 

@@ -26,8 +26,8 @@ def phantom(
     encoder_seed: Annotated[
         int | None,
         typer.Option(
-            help="Seed of the feature space, by default --seed. Give that of a first cohort to draw a second one that its "
-            "models can be applied to."
+            help="Seed of the feature space, by default --seed. Give that of a first cohort to draw a second one that "
+            "models of the first can be applied to."
         ),
     ] = None,
     patches: Annotated[int, typer.Option(help="Median number of patches a slide.")] = 500,

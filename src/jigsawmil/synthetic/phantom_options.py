@@ -8,7 +8,7 @@ from typing import Any
 from ..config import choose
 from ..errors import ConfigError
 
-ENCODER = "phantom"  # of artificial features; those of different seeds are different encoders, see `PhantomSpec.encoder`
+ENCODER = "phantom"  # of artificial features, followed by the seed of their space
 LATENT = 16  # dimension of the subspace in which types, and most of the noise, differ
 SMALLEST = 10  # patches
 
