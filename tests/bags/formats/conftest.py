@@ -4,7 +4,7 @@ import json
 from collections.abc import Callable
 from pathlib import Path
 from types import SimpleNamespace
-from typing import Any
+from typing import Any, NamedTuple
 
 import h5py
 import numpy as np
@@ -227,10 +227,46 @@ def lazyslide(
     return path
 
 
+class Sample(NamedTuple):
+    """One slide as a tool leaves it: its files lie in a folder of their own, all of which `tools.fuzz` damages."""
+
+    path: Path
+    options: dict[str, Any] = {}  # of `read_bag`
+
+
+def samples(folder: Path, n: int = N, d: int = D) -> dict[str, Sample]:
+    """A sample of every format, by the format's name, and of its variants, by the name and a word.
+
+    Every format has to be here: `test_every_format_is_recognised_by_its_own_reader_alone` and `make fuzz` use it."""
+    x, coords = features(n, d), lattice(n)
+    clam_patches(folder / "clam/patches/a.h5", coords)
+    clam_patches(folder / "clam_pt/patches/a.h5", coords)
+    trident_patches(folder / "trident_pt/patches/a_patches.h5", coords)
+    for name in ("uni2h", "stamp", "torchmil_h5"):
+        (folder / name).mkdir(parents=True, exist_ok=True)
+    config = {"tile_px": 256, "tile_um": 128}
+    made = {
+        "trident": trident(folder / "trident/features_uni/a.h5", x, coords),
+        "trident pt": clam_pt(folder / "trident_pt/features_uni/a.pt", x),
+        "clam": clam_h5(folder / "clam/h5_files/a.h5", x, coords),
+        "clam pt": clam_pt(folder / "clam_pt/pt_files/a.pt", x),
+        "uni2h": uni2h(folder / "uni2h/a.h5", x, coords),
+        "stamp": stamp(folder / "stamp/a.h5", x, coords),
+        "slideflow": slideflow(folder / "slideflow", "a", x, coords, edge=512, config=config),
+        "slideflow npy": slideflow(folder / "slideflow_npy", "a", x, coords, edge=512, config=config, ending=".npy"),
+        "torchmil": torchmil(folder / "torchmil", "a", x, coords),
+        "torchmil h5": torchmil_h5(folder / "torchmil_h5/a.h5", x, coords),
+        "lazyslide": lazyslide(folder / "lazyslide/a.zarr", x, coords),
+        "lazyslide ragged": lazyslide(folder / "lazyslide_ragged/a.zarr", x, coords, shapes="ragged"),
+        "lazyslide zarr3": lazyslide(folder / "lazyslide_3/a.zarr", x, coords, shapes="ragged", zarr_format=3),
+    }
+    return {name: Sample(path, {"mpp": 0.25} if "slideflow" in name else {}) for name, path in made.items()}
+
+
 @pytest.fixture
 def tools() -> SimpleNamespace:
     writers: list[Callable[..., Any]] = [
         features, lattice, trident, trident_patches, clam_h5, clam_patches, clam_pt, uni2h,
-        stamp, slideflow, torchmil, torchmil_h5, lazyslide,
+        stamp, slideflow, torchmil, torchmil_h5, lazyslide, samples,
     ]  # fmt: skip
     return SimpleNamespace(**{writer.__name__: writer for writer in writers})

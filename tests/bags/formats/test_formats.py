@@ -8,25 +8,13 @@ from jigsawmil.errors import ConfigError, FeatureError
 
 
 def test_every_format_is_recognised_by_its_own_reader_alone(tools, tmp_path):
-    x, coords = tools.features(), tools.lattice()
-    tools.clam_patches(tmp_path / "clam/patches/a.h5", coords)
-    config = {"tile_px": 256, "tile_um": 128}
-    files = {
-        "trident": tools.trident(tmp_path / "trident/features_uni/a.h5", x, coords),
-        "clam": tools.clam_h5(tmp_path / "clam/h5_files/a.h5", x, coords),
-        "uni2h": tools.uni2h(tmp_path / "u.h5", x, coords),
-        "stamp": tools.stamp(tmp_path / "s.h5", x, coords),
-        "slideflow": tools.slideflow(tmp_path / "sf", "a", x, coords, edge=512, config=config),
-        "torchmil": tools.torchmil(tmp_path / "tm", "a", x, coords),
-        "lazyslide": tools.lazyslide(tmp_path / "a.zarr", x, coords, shapes="ragged"),
-    }
-    assert set(files) == set(FORMATS)
-    for name, path in files.items():
-        options = {"mpp": 0.25} if name == "slideflow" else {}
-        assert peek_bag(path, **options).format == name
-        assert read_bag(path, **options).source == name
-        assert read_bag(path, format=name, **options).source == name
-    assert peek_bag(tools.clam_pt(tmp_path / "clam/pt_files/a.pt", x)).format == "clam"
+    files = tools.samples(tmp_path)
+    assert {name.split()[0] for name in files} == set(FORMATS)
+    for name, (path, options) in files.items():
+        expected = name.split()[0]
+        assert peek_bag(path, **options).format == expected
+        assert read_bag(path, **options).source == expected
+        assert read_bag(path, format=expected, **options).source == expected
 
 
 def test_files_say_how_their_slides_were_cut(tools, tmp_path):
