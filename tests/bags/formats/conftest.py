@@ -231,7 +231,7 @@ class Sample(NamedTuple):
     """One slide as a tool leaves it: its files lie in a folder of their own, all of which `tools.fuzz` damages."""
 
     path: Path
-    options: dict[str, Any] = {}  # of `read_bag`
+    options: dict[str, Any]  # of `read_bag`
 
 
 def samples(folder: Path, n: int = N, d: int = D) -> dict[str, Sample]:
