@@ -284,7 +284,7 @@ def test_the_difference_of_two_cohorts() -> None:
     assert found == pytest.approx((0.0, -(0.02**0.5), 0.02**0.5))
     apart = difference_interval(Interval(0.6, 0.55, 0.65), Interval(0.9, 0.88, 0.92))
     assert apart.high < 0
-    assert apart.auc == pytest.approx(-0.3)
+    assert apart.value == pytest.approx(-0.3)
 
 
 def test_by_the_command_line(

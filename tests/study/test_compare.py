@@ -87,7 +87,7 @@ def test_delongs_own_example() -> None:
     scores, errors = (albumin, protein, kg), []
     for s, area, error in zip(scores, (0.7366, 0.6478, 0.7258), (0.0927, 0.1000, 0.1028), strict=True):
         errors.append(np.sqrt(component_variance(y, placements(y, s))))
-        assert round(delong_interval(y, s).auc, 4) == area
+        assert round(delong_interval(y, s).value, 4) == area
         assert round(errors[-1], 4) == error
     gap, z, p = delong_test(y, protein, kg)
     assert (round(gap, 4), round(z**2, 4), round(p, 4)) == (-0.0780, 0.5554, 0.4561)

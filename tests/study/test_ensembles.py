@@ -102,7 +102,7 @@ def test_the_spread_is_judged_by_the_errors_it_finds() -> None:
     table = pd.DataFrame({"variant": "e", "label": truth.astype(str), "probability": p, "patient_id": np.arange(80)})
     sure = disagreement(table.assign(logit_std=wrong + rng.random(80)), ("0", "1"), "binary")[0]
     assert (sure.cases, sure.errors) == (80, wrong.sum())
-    assert sure.auroc.auc == roc_auc_score(wrong, wrong + 0.0) == 1.0
+    assert sure.auroc.value == roc_auc_score(wrong, wrong + 0.0) == 1.0
     assert sure.wrong > 1 > sure.right
     chance = disagreement(table.assign(logit_std=rng.random(80)), ("0", "1"), "binary")[0]
     assert chance.auroc.low < 0.5 < chance.auroc.high

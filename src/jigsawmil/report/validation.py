@@ -26,13 +26,13 @@ def validation_answer(run: Run) -> Answer:
     record, row = _record(run), run.summary.iloc[0]
     variant, area = str(row["variant"]), _area(row)
     cases = "patients" if row["slides"] == row["patients"] else "slides"
-    if np.isnan(area.auc):
+    if np.isnan(area.value):
         return Answer("No AUROC is defined: the cohort lacks a class.", (), variant, False)
     headline = f"{variant} reaches an AUROC of {bounded(*area)} on {row['slides']} external {cases}"
     further = []
     if record.reference:
         training, gap = _area(record.reference), _gap(run)
-        headline += f", against {number(training.auc)} in training"
+        headline += f", against {number(training.value)} in training"
         further.append(_gap_words(gap))
     else:
         further.append("The model states no out-of-fold performance, so there is nothing to hold it against.")
@@ -65,7 +65,7 @@ def validation_table(run: Run) -> Table:
 def validation_section(run: Run, colour: str) -> Html:
     """The table, and the intervals below each other."""
     areas = {name: _area(values) for name, values in _columns(run).items()}
-    shown = {name: area for name, area in areas.items() if not np.isnan(area.auc)}
+    shown = {name: area for name, area in areas.items() if not np.isnan(area.value)}
     drawn = [picture(interval_figure(shown, colour), "AUROC with 95 % intervals", "AUROC with its 95 % interval.")]
     return join([figures(validation_table(run), {}), *(drawn if shown else [])], "\n")
 
@@ -142,7 +142,7 @@ def _gap(run: Run) -> Interval:
 
 
 def _gap_words(gap: Interval) -> str:
-    stated = f"Difference {gap.auc:+.3f} [{gap.low:+.3f}, {gap.high:+.3f}]"
+    stated = f"Difference {gap.value:+.3f} [{gap.low:+.3f}, {gap.high:+.3f}]"
     if gap.high < 0:
         return f"{stated}: worse than in training."
     return f"{stated}: " + ("better than in training." if gap.low > 0 else "it may be chance.")

@@ -5,7 +5,7 @@ from typing import TYPE_CHECKING
 from ..lazy import attach
 
 if TYPE_CHECKING:
-    from .intervals import Interval, bootstrap_interval, delong_interval
+    from .intervals import BootstrapTest, Interval, bootstrap_interval, delong_interval
     from .metrics import (
         balanced_threshold,
         brier_score,
@@ -18,11 +18,28 @@ if TYPE_CHECKING:
         recalibration,
     )
     from .paired import DelongTest, delong_test
+    from .regression import mae, pearson, r2, regression_difference, regression_interval, spearman
+    from .survival import (
+        brier,
+        brier_of_kaplan_meier,
+        c_difference,
+        c_interval,
+        dynamic_auc,
+        dynamic_auc_intervals,
+        harrell_c,
+        integrated_brier,
+        integrated_brier_interval,
+        uno_c,
+    )
+    from .survival_curves import KaplanMeier, LogRank, at_risk, event_horizons, kaplan_meier, log_rank
 else:
     __getattr__ = attach(__name__, __file__)
 
 __all__ = [
-    "DelongTest", "Interval", "balanced_threshold", "bootstrap_interval", "brier_score", "check_probabilities",
-    "class_figures", "confusion_matrix", "delong_interval", "delong_test", "expected_calibration_error", "macro_auc",
-    "quadratic_kappa", "recalibration",
+    "BootstrapTest", "DelongTest", "Interval", "KaplanMeier", "LogRank", "at_risk", "balanced_threshold",
+    "bootstrap_interval", "brier", "brier_of_kaplan_meier", "brier_score", "c_difference", "c_interval",
+    "check_probabilities", "class_figures", "confusion_matrix", "delong_interval", "delong_test", "dynamic_auc",
+    "dynamic_auc_intervals", "event_horizons", "expected_calibration_error", "harrell_c", "integrated_brier",
+    "integrated_brier_interval", "kaplan_meier", "log_rank", "macro_auc", "mae", "pearson", "quadratic_kappa", "r2",
+    "recalibration", "regression_difference", "regression_interval", "spearman", "uno_c",
 ]  # fmt: skip

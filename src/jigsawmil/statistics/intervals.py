@@ -1,4 +1,4 @@
-"""Intervals of an AUC: DeLong's, from the placements of cases, and the bootstrap over patients.
+"""Intervals: DeLong's of an AUC, from the placements of cases, and the bootstrap over patients of any figure.
 
 Definitions, references and limits: docs/statistics.md.
 """
@@ -13,15 +13,28 @@ from scipy.stats import norm, rankdata
 from .metrics import Booleans, Floats, Integers, auc, judged_columns, macro_auc, scored
 
 BOOTSTRAP_BLOCK = 4_000_000  # resamples x cases held in memory at once
+RESAMPLES = 2000
+SAME = 1e-12  # width of an interval, or spread of a difference, that is rounding alone
 NO_VARIANCE = 1e-24  # rounding leaves about 1e-32; one misplaced case among 100,000 leaves more than this
 
 
 class Interval(NamedTuple):
-    """An AUC with the bounds of its confidence interval."""
+    """A figure of merit with the bounds of its confidence interval."""
 
-    auc: float
+    value: float
     low: float
     high: float
+
+
+class BootstrapTest(NamedTuple):
+    """The difference of two methods on the same cases: percentile interval over resampled patients, z = difference /
+    standard deviation over the resamples, two-sided p of a normal distribution."""
+
+    difference: float
+    low: float
+    high: float
+    z: float
+    p: float
 
 
 def placements(y: ArrayLike, s: ArrayLike) -> Floats:
@@ -80,7 +93,7 @@ def delong_interval(y: ArrayLike, s: ArrayLike, level: float = 0.95, clusters: A
         return Interval(area, area, area)
     variance = component_variance(y, placements(y, s), clusters)
     if not variance > NO_VARIANCE or area in (0.0, 1.0):
-        return _distribution_free(area, independent_pairs(y, clusters), level)
+        return distribution_free(area, independent_pairs(y, clusters), level)
     half = norm.ppf(0.5 + level / 2) * np.sqrt(variance) / (area * (1 - area))
     return Interval(area, float(expit(logit(area) - half)), float(expit(logit(area) + half)))
 
@@ -91,7 +104,7 @@ def bootstrap_interval(
     patients: ArrayLike,
     rng: np.random.Generator,
     *,
-    resamples: int = 2000,
+    resamples: int = RESAMPLES,
     level: float = 0.95,
 ) -> Interval:
     """(Macro) AUC with a percentile interval over resampled patients, see `resampled_patients`.
@@ -110,11 +123,33 @@ def bootstrap_interval(
     areas = []
     for start in range(0, resamples, block):
         weight = resampled_patients(truth, patients, rng, min(block, resamples - start))
-        areas.append(np.mean([_weighted_auc(truth == c, prob[:, c], weight) for c in columns], axis=0))
-    low, high = np.quantile(np.concatenate(areas), [0.5 - level / 2, 0.5 + level / 2])
-    if high - low < 1e-12:
-        return _distribution_free(area, min(independent_pairs(truth == c, patients) for c in columns), level)
-    return Interval(area, float(low), float(high))
+        areas.append(np.mean([weighted_auc(truth == c, prob[:, c], weight) for c in columns], axis=0))
+    found = percentile_interval(area, np.concatenate(areas), level)
+    if found.high - found.low < SAME:
+        return distribution_free(area, min(independent_pairs(truth == c, patients) for c in columns), level)
+    return found
+
+
+def percentile_interval(value: float, draws: Floats, level: float = 0.95) -> Interval:
+    """Percentiles of a figure over resamples; those in which it is undefined are left out. nan if it always is."""
+    known = draws[np.isfinite(draws)]
+    if np.isnan(value) or len(known) == 0:
+        return Interval(value, float("nan"), float("nan"))
+    low, high = np.quantile(known, [0.5 - level / 2, 0.5 + level / 2])
+    return Interval(value, float(low), float(high))
+
+
+def bootstrap_test(value: float, draws: Floats, level: float = 0.95) -> BootstrapTest:
+    """Of a difference of two methods, from its values over resamples of the same patients.
+
+    Methods without any difference: p = 1. A difference that is the same in all resamples: z and p are nan.
+    """
+    spread = float(np.nanstd(draws, ddof=1)) if np.isfinite(draws).sum() > 1 else float("nan")
+    interval = percentile_interval(value, draws, level)
+    if spread < SAME and abs(value) < SAME:
+        return BootstrapTest(*interval, 0.0, 1.0)
+    z = float(value / spread) if spread > SAME else float("nan")
+    return BootstrapTest(*interval, z, float(2 * norm.sf(abs(z))))
 
 
 def difference_interval(a: Interval, b: Interval) -> Interval:
@@ -124,9 +159,9 @@ def difference_interval(a: Interval, b: Interval) -> Interval:
 
     Example: `difference_interval(external, cross_validated).low`
     """
-    low = np.hypot(a.auc - a.low, b.high - b.auc)
-    high = np.hypot(a.high - a.auc, b.auc - b.low)
-    difference = a.auc - b.auc
+    low = np.hypot(a.value - a.low, b.high - b.value)
+    high = np.hypot(a.high - a.value, b.value - b.low)
+    difference = a.value - b.value
     return Interval(difference, float(difference - low), float(difference + high))
 
 
@@ -146,7 +181,13 @@ def resampled_patients(truth: ArrayLike, patients: ArrayLike, rng: np.random.Gen
     return draws[:, patient]
 
 
-def _weighted_auc(positive: Booleans, s: Floats, weight: Floats) -> Floats:
+def any_patients(patients: ArrayLike, seed: int | np.random.Generator, resamples: int) -> Floats:
+    """The same without classes: (resample, case), patients drawn with replacement among all."""
+    who = np.asarray(patients)
+    return resampled_patients(np.zeros(len(who)), who, np.random.default_rng(seed), resamples)
+
+
+def weighted_auc(positive: Booleans, s: Floats, weight: Floats) -> Floats:
     """(resample,) AUC in which case i counts weight[:, i] times; weight (resample, case)."""
     order = np.argsort(s, kind="stable")
     starts = np.flatnonzero(np.diff(s[order], prepend=-np.inf))  # of each run of ties
@@ -157,8 +198,8 @@ def _weighted_auc(positive: Booleans, s: Floats, weight: Floats) -> Floats:
     return (up * below).sum(1) / (up.sum(1) * down.sum(1))
 
 
-def _distribution_free(area: float, pairs: int, level: float) -> Interval:
-    """Bounds that hold for any distribution of scores, from disjoint pairs of cases that are independent of each other.
+def distribution_free(area: float, pairs: int, level: float) -> Interval:
+    """Of an AUC or C-index: bounds that hold for any distribution of scores, from disjoint pairs of independent cases.
 
     AUC 1 needs all `pairs` won: Clopper-Pearson. In between: Hoeffding's inequality for U-statistics.
     """

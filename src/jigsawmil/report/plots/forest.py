@@ -75,8 +75,8 @@ def interval_figure(areas: Mapping[str, Interval], colour: str) -> Figure:
     for y, area in enumerate(areas.values()):
         own = "0.45" if y and y == len(areas) - 1 else colour
         ax.plot([area.low, area.high], [y, y], color=own, linewidth=2, solid_capstyle="butt")
-        ax.plot(area.auc, y, "s", color=own, markersize=6)
-        stated = f"{area.auc:.3f} [{area.low:.3f}, {area.high:.3f}]"
+        ax.plot(area.value, y, "s", color=own, markersize=6)
+        stated = f"{area.value:.3f} [{area.low:.3f}, {area.high:.3f}]"
         ax.text(1.02, y, stated, transform=ax.get_yaxis_transform(), va="center")
     ax.axvline(0.5, color=GREY, linewidth=0.8, linestyle=(0, (4, 4)))
     least = min(0.5, *(area.low for area in areas.values()))
