@@ -241,3 +241,29 @@ def test_peeking_gives_an_error_in_place_of_an_unreadable_file_and_reports_progr
     assert all(isinstance(error, FeatureError) and f"{name}.h5" in str(error) for name, error in infos.items())
     with pytest.raises(ConfigError, match="mpp"):  # the caller's fault, not the files'
         peek_all(found, mpp=-1)
+
+
+@pytest.mark.parametrize("pair", [("P01", "p01"), ("7", "7.0"), ("TCGA-AA-0001-01A", "TCGA-AA-0001-01B")])
+def test_a_person_under_two_spellings_stops_unless_it_is_allowed(pair: tuple[str, str]) -> None:
+    rows = [("a", pair[0], "x"), ("b", pair[1], "y"), *GOOD[2:]]
+    infos = infos_of("a", "b", "c", "d")
+    with pytest.raises(LabelError, match=rf"1 patient id written in several ways: {pair[0]} / {pair[1]}.*--allow-simi"):
+        hold(table(rows), infos).raise_errors()
+    report = hold(table(rows), infos, allow_similar=True)
+    assert [(problem.kind, problem.severity) for problem in report.problems] == [("similar-patients", "note")]
+    hold(table(rows), infos_of("a", "c", "d"), skip_missing=True).raise_errors()  # the other one is not used
+
+
+def test_similar_slides_and_sites_are_listed() -> None:
+    labels = table([("S1", "P1", "x"), ("s_01", "P1", "x"), *GOOD])
+    labels.rows["site"] = ["06", "6", "A", "a", "B", "NA"]
+    found = kinds(hold(labels, infos_of("S1", "s_01", "a", "b", "c", "d")))
+    assert found["similar-slides"].names == ("S1 / s_01",)
+    assert found["similar-sites"].names == ("06 / 6", "A / a")
+    assert not any(problem.severity == "error" for problem in found.values())
+
+
+def test_spellings_of_a_class_stop_and_both_are_shown() -> None:
+    rows = [*GOOD, ("e", "P5", "X"), ("f", "P6", "X"), ("g", "P7", "X")]
+    with pytest.raises(LabelError, match=r"1 label written in several ways: 'X' \(3 slides\) / 'x' \(2 slides\)"):
+        hold(table(rows), infos_of(*"abcdefg")).raise_errors()

@@ -201,3 +201,15 @@ def test_bags_that_make_no_cohort_are_refused(
     made = [make_bag(name, n=0 if name == "empty" else 3, dim=9 if name == "wide" else 4) for name in bags]
     with pytest.raises(error, match=message):
         Cohort.from_bags(made, labels, patients)
+
+
+def test_labels_that_nobody_knows_are_left_out_with_the_word(tmp_path: Path) -> None:
+    slides = {**SLIDES, "e": ("P5", "[Not Available]"), "f": ("P6", ""), "g": ("P7", "Unknown")}
+    cohort = Cohort.read(*write_cohort(tmp_path, slides))
+    assert cohort.classes == ("IDC", "ILC")
+    assert dict(cohort.left_out) == {
+        "e": "no label in the table ('[Not Available]')",
+        "f": "no label in the table (an empty cell)",
+        "g": "no label in the table ('Unknown')",
+    }
+    assert any("e ('[Not Available]')" in note for note in cohort.notes)

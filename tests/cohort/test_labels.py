@@ -71,11 +71,14 @@ def test_several_sheets_are_noted_and_named(tmp_path: Path) -> None:
         read_labels(path, sheet="Legend")
 
 
-def test_words_for_none_are_classes_and_only_missing_cells_are_missing(tmp_path: Path) -> None:
-    labels = ["None", "null", "unknown", "0", "-", "", "NA", "N/A", "#N/A", "<NA>", "NaN", "nan", "  "]
+def test_words_for_none_are_classes_and_what_nobody_knows_is_missing(tmp_path: Path) -> None:
+    labels = ["None", "null", "0", "", "NA", "N/A", "#N/A", "<NA>", "NaN", "nan", "  "]
+    labels += ["[Not Available]", "Unknown", "-", "not  reported", "inf"]
     text = "slide_id,label\n" + "".join(f"s{i},{label}\n" for i, label in enumerate(labels))
     found = column(read_labels(write(tmp_path / "t.csv", text)), "label")
-    assert found == ["None", "null", "unknown", "0", "-"] + [""] * 8
+    assert found == ["None", "null", "0"] + [""] * 13
+    signs = read_labels(write(tmp_path / "s.csv", "slide_id,label\na,+\nb,-\nc,?\n"))
+    assert column(signs, "label") == ["+", "-", ""]
 
 
 def test_decimal_points_go_only_where_the_whole_column_is_whole_numbers() -> None:
@@ -139,13 +142,16 @@ def test_patients_meet_slides_by_barcode_or_by_the_same_name(tmp_path: Path) -> 
         table.for_slides(["x", "y"])
 
 
-def test_patients_are_taken_from_barcodes_only_if_all_are_barcodes(tmp_path: Path) -> None:
+def test_patients_are_taken_from_barcodes_whatever_the_other_names(tmp_path: Path) -> None:
     tcga = "TCGA-3C-AALI-01Z-00-DX1,a\nTCGA-3C-AALI-01Z-00-DX2,a\n"
     table = read_labels(write(tmp_path / "t.csv", "slide_id,label\n" + tcga))
     assert column(table, "patient_id") == ["TCGA-3C-AALI"] * 2
     assert "12 characters" in table.notes[0]
-    table = read_labels(write(tmp_path / "u.csv", "slide_id,label\n" + tcga + "other,b\n"))
-    assert column(table, "patient_id") == column(table, "slide_id")
+    mixed = tcga + "tcga-3c-aali-01z-00-dx3,b\nother,b\n"
+    table = read_labels(write(tmp_path / "u.csv", "slide_id,label\n" + mixed))
+    assert column(table, "patient_id") == ["TCGA-3C-AALI"] * 3 + ["other"]
+    assert column(table, "site") == ["3C"] * 3 + [""]
+    assert "slides by other names (other) count as patients of their own" in table.notes[0]
     assert "--patient-column" in table.notes[0]
 
 

@@ -304,3 +304,15 @@ def test_members_fit_a_lone_patient_of_a_class_and_never_hold_it_out() -> None:
         assert "p8" not in val
     with pytest.raises(SplitError, match="too few patients for an inner validation"):
         member_splits(ids, ids, [0] * 8 + [1], members=3, seed=0)
+
+
+@pytest.mark.parametrize(
+    ("patients", "sites"), [(["p1", "P1", "q", "r"], None), (["a", "b", "c", "d"], ["6", "06", "7", "8 "])]
+)
+def test_two_spellings_of_a_patient_or_a_site_are_refused_unless_allowed(
+    patients: list[str], sites: list[str] | None
+) -> None:
+    given = (["s1", "s2", "s3", "s4"], patients, ["x", "y", "x", "y"])
+    with pytest.raises(SplitError, match=r"written in several ways: .*--allow-similar"):
+        make_folds(*given, folds=2, sites=sites)
+    assert len(make_folds(*given, folds=2, sites=sites, allow_similar=True)) == 2

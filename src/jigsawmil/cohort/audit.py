@@ -11,10 +11,12 @@ from typing import Literal, NamedTuple
 
 from ..bags.bag import Unit
 from ..bags.formats import BagInfo, peek_bag
+from ..bags.spelling import plain_id, spellings
 from ..errors import FeatureError, LabelError
 from ..slides.encoders.spec import our_name
 from ..tasks import Task, choose_task, sort_classes
 from .labels import LabelTable, listed
+from .tables import MISSING, is_unknown
 
 Severity = Literal["error", "note"]
 About = Literal["labels", "features"]
@@ -27,6 +29,10 @@ PROBLEMS: dict[str, tuple[Severity, About]] = {
     "duplicated": ("note", "labels"),
     "conflicting-labels": ("error", "labels"),
     "conflicting-patients": ("error", "labels"),
+    "similar-patients": ("error", "labels"),  # a note under allow_similar
+    "similar-slides": ("note", "labels"),
+    "similar-sites": ("note", "labels"),
+    "similar-labels": ("error", "labels"),
     "missing-label": ("note", "labels"),
     "no-labels": ("error", "labels"),
     "no-slides": ("note", "labels"),
@@ -52,11 +58,13 @@ LEAVES_OUT = {
     "unreadable": "the feature file cannot be read",
     "empty": "no patch in the feature file",
 }
+SAYS_WHY = ("missing-label",)  # kinds whose details go with the reason
 BLIND = (
     "Methods that use no positions, such as abmil (--methods abmil, --method abmil), can be trained on them; graph and "
     "jigsaw methods cannot."
 )
 SKIPPABLE = ("no-features", "unreadable", "empty")
+ALLOWED = ("similar-patients",)  # notes under allow_similar
 
 
 class LeftOut(NamedTuple):
@@ -180,6 +188,7 @@ def audit(
     infos: Mapping[str, BagInfo | FeatureError],
     *,
     skip_missing: bool = False,
+    allow_similar: bool = False,
     ordinal: bool = False,
     task: str | None = None,
 ) -> Audit:
@@ -187,6 +196,7 @@ def audit(
 
     found: slide id -> file, for all files. infos: slide id -> header or error, at least for labelled slides found.
     skip_missing: labelled slides without usable features are noted and left out instead of stopping.
+    allow_similar: patients whose ids differ only in spelling are noted instead of stopping.
     ordinal, task: what the labels are for, as for `Cohort.read`.
     """
     slides = _slides(labels)
@@ -213,11 +223,12 @@ def audit(
         else "Extract them, or leave them out with skip_missing=True or --skip-missing; reports then name them."
     )
 
-    tell = _Teller(skip_missing)
+    tell = _Teller((SKIPPABLE if skip_missing else ()) + (ALLOWED if allow_similar else ()))
     _table_problems(tell, labels, slides)
     # Where no slide can be used, the table alone may still be seen to hold one class.
     pairs = [e[1:3] for e in entries] or [row[:2] for row in labelled.values()]
     _label_problems(tell, pairs, labels.level, choose_task((label for _, label in pairs), task, ordinal))
+    _similar_names(tell, entries)
     tell("no-features", "labelled slide", "without a feature file", absent, hint + way_out)
     tell("unreadable", "labelled slide", "with an unreadable file", broken, way_out, broken.values())
     tell("empty", "labelled slide", "without a single patch", empty, way_out)
@@ -228,10 +239,11 @@ def audit(
     if labelled and not entries:
         tell.once("nothing-left", "No slide has both a label and usable features")
     left_out = (
-        LeftOut(name, LEAVES_OUT[problem.kind])
+        LeftOut(name, f"{LEAVES_OUT[problem.kind]} ({why})" if problem.kind in SAYS_WHY and why else reason)
         for problem in tell.problems
         if problem.kind in LEAVES_OUT and problem.severity == "note"
-        for name in problem.names
+        for reason in [LEAVES_OUT[problem.kind]]
+        for name, why in zip(problem.names, problem.details or [""] * len(problem.names), strict=True)
     )
     return Audit(labels.source, tuple(tell.problems), entries, tuple(left_out))
 
@@ -245,15 +257,16 @@ class _Row(NamedTuple):
 class _Teller:
     """Collects problems; how grave each kind is stands in PROBLEMS alone."""
 
-    def __init__(self, skip_missing: bool) -> None:
+    def __init__(self, allowed: Collection[str]) -> None:
+        """allowed: kinds that are noted and do not stop."""
         self.problems: list[Problem] = []
-        self.skip_missing = skip_missing
+        self.allowed = allowed
 
     def once(
         self, kind: str, text: str, remedy: str = "", names: Iterable[str] = (), details: Iterable[str] = ()
     ) -> None:
         severity, about = PROBLEMS[kind]
-        if self.skip_missing and kind in SKIPPABLE:
+        if kind in self.allowed:
             severity = "note"
         self.problems.append(Problem(kind, severity, about, text, tuple(names), tuple(details), remedy))
 
@@ -306,11 +319,42 @@ def _table_problems(tell: _Teller, labels: LabelTable, slides: Mapping[str, _Row
     tell("duplicated", level, "with the same row more than once", names, "It counts once.")
     tell("conflicting-labels", level, "with more than one label", clash, "Correct the table.", clash.values())
     tell("conflicting-patients", "slide", "with more than one patient", shared, "Correct the table.", shared.values())
-    tell("missing-label", "slide", "without a label", blank)
+    written = _written(labels)
+    whys = [repr(written[name]) if name in written else "an empty cell" for name in blank] if written else ()
+    tell("missing-label", "slide", "without a label", blank, details=whys)
     if level == "patient":
         tell("no-slides", "labelled patient", "without a slide", dict.fromkeys(idle["patient_id"]))
     if len(blank) == len(slides):
         tell.once("no-labels", f"No slide has a label in the column {labels.columns['label']!r}")
+
+
+def _written(labels: LabelTable) -> dict[str, str]:
+    """Slide id -> a label that says that nobody knows it, as written."""
+    if "written" not in labels.rows:
+        return {}
+    pairs = zip(labels.rows["slide_id"], labels.rows["written"], strict=True)
+    return {slide_id: cell for slide_id, cell in pairs if slide_id and is_unknown(cell) and cell not in MISSING}
+
+
+def _similar_names(tell: _Teller, entries: Sequence[Entry]) -> None:
+    """Patients, slides and sites that are most likely one, written in several ways."""
+    patients = [entry.patient_id for entry in entries]
+    people = [" / ".join(names) for names in spellings(patients)]
+    remedy = (
+        "If they are one person, slides of that person would lie on both sides of a split: write the id in one way. "
+        "If they are different people, give --allow-similar (allow_similar=True)."
+    )
+    tell("similar-patients", "patient id", "written in several ways", people, remedy)
+    own = set() if patients != [entry.slide_id for entry in entries] else set(people)
+    slides = [" / ".join(names) for names in spellings((e.slide_id for e in entries), _plain_slide)]
+    slides = [names for names in slides if names not in own]
+    tell("similar-slides", "slide id", "written in several ways", slides, "Is one slide there more than once?")
+    sites = [" / ".join(names) for names in spellings(entry.site or "" for entry in entries)]
+    tell("similar-sites", "site", "written in several ways", sites, "Folds by site would take them for several sites.")
+
+
+def _plain_slide(slide_id: str) -> str:
+    return plain_id(slide_id, barcode=False)
 
 
 def _label_problems(tell: _Teller, slides: Sequence[tuple[str, str]], level: str, task: Task) -> None:

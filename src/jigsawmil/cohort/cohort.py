@@ -18,7 +18,7 @@ from ..errors import FeatureError, LabelError
 from ..tasks import choose_task, get_task
 from .audit import Audit, Entry, LeftOut, audit, peek_all
 from .labels import LabelTable, patients_of, plain_labels, read_labels, slide_name, tcga_site
-from .tables import MISSING
+from .tables import is_unknown
 
 OnProgress = Callable[[int, int], None]
 T = TypeVar("T")
@@ -83,6 +83,7 @@ class Cohort:
         patch_size: float | None = None,
         unit: Unit | None = None,
         skip_missing: bool = False,
+        allow_similar: bool = False,
         progress: OnProgress | None = None,
         **columns: Unpack[Columns],
     ) -> "Cohort":
@@ -90,12 +91,13 @@ class Cohort:
 
         positive: of two classes, the one whose probability is reported. task: one of `jigsawmil.tasks.TASKS`; None:
         binary for two classes, multiclass for more. ordinal: short for task="ordinal", grades in their order.
-        mpp, patch_size, unit: what the feature files leave open, see `read_bag`.
+        mpp, patch_size, unit: what the feature files leave open, see `read_bag`. allow_similar: take ids that differ
+        only in spelling for different people.
         """
         report = check(
             labels, features,
-            mpp=mpp, patch_size=patch_size, unit=unit, skip_missing=skip_missing, progress=progress, ordinal=ordinal,
-            task=task, **columns,
+            mpp=mpp, patch_size=patch_size, unit=unit, skip_missing=skip_missing, allow_similar=allow_similar,
+            progress=progress, ordinal=ordinal, task=task, **columns,
         )  # fmt: skip
         report.raise_errors()
 
@@ -116,10 +118,11 @@ class Cohort:
         positive: str | None = None,
         ordinal: bool = False,
         task: str | None = None,
+        allow_similar: bool = False,
     ) -> "Cohort":
         """A cohort of bags in memory, in their order. patients: None = from TCGA barcodes, or each slide its own.
 
-        positive, ordinal, task: as for `read`.
+        positive, ordinal, task, allow_similar: as for `read`.
         """
         kept = {bag.slide_id: bag for bag in bags}
         for what, given in (("labels", labels), ("patients", labels if patients is None else patients)):
@@ -127,13 +130,13 @@ class Cohort:
                 raise LabelError(f"{len(bags)} bags and {len(given)} {what}; expected one for each bag, in order.")
         if len(kept) < len(bags):
             raise LabelError(f"{len(bags)} bags have {len(kept)} different slide ids. Give each bag its own.")
-        values, notes = plain_labels(["" if v is None or str(v) in MISSING else str(v).strip() for v in labels])
+        values, notes = plain_labels(["" if v is None or is_unknown(str(v)) else str(v).strip() for v in labels])
         whose, note = patients_of(list(kept)) if patients is None else ([str(patient) for patient in patients], "")
         rows = pd.DataFrame({"slide_id": list(kept), "patient_id": whose, "label": values, "line": range(len(bags))})
         rows["site"] = [tcga_site(slide_id) for slide_id in kept]
         table = LabelTable(rows, "memory", "slide", {"label": "labels"}, tuple(filter(None, [*notes, note])))
         infos = {slide_id: _info(bag) for slide_id, bag in kept.items()}
-        report = audit(table, dict.fromkeys(kept), infos, ordinal=ordinal, task=task)
+        report = audit(table, dict.fromkeys(kept), infos, allow_similar=allow_similar, ordinal=ordinal, task=task)
         report.raise_errors()
         if report.left_out:  # a bag without a label: the caller counts on the order of the others
             raise LabelError(report.summary())
@@ -218,6 +221,7 @@ def check(
     patch_size: float | None = None,
     unit: Unit | None = None,
     skip_missing: bool = False,
+    allow_similar: bool = False,
     progress: OnProgress | None = None,
     ordinal: bool = False,
     task: str | None = None,
@@ -244,7 +248,9 @@ def check(
         {slide_id: path for slide_id, path in found.items() if slide_id in wanted},
         mpp=mpp, patch_size=patch_size, unit=unit, progress=progress,
     )  # fmt: skip
-    return audit(table, found, infos, skip_missing=skip_missing, ordinal=ordinal, task=task)
+    return audit(
+        table, found, infos, skip_missing=skip_missing, allow_similar=allow_similar, ordinal=ordinal, task=task
+    )
 
 
 def _build(

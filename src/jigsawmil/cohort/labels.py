@@ -14,10 +14,10 @@ from typing import Literal
 import pandas as pd
 
 from ..bags.names import slide_name
+from ..bags.spelling import plain_id, tcga_patient
 from ..errors import LabelError
 from .tables import PATIENT_NAMES, SLIDE_NAMES, Table, option_for, read_table
 
-TCGA_PATIENT = re.compile(r"TCGA-[0-9A-Z]{2}-[0-9A-Z]{4}(?![0-9A-Z])")  # 12 characters, [5:7] the site
 TCGA_SAMPLE = re.compile(r"TCGA-[0-9A-Z]{2}-[0-9A-Z]{4}-\d{2}(?!\d)")  # 15 characters
 
 
@@ -25,7 +25,8 @@ TCGA_SAMPLE = re.compile(r"TCGA-[0-9A-Z]{2}-[0-9A-Z]{4}-\d{2}(?!\d)")  # 15 char
 class LabelTable:
     """The rows of a label table, none left out.
 
-    rows: string columns slide_id, patient_id, label, site ("" where the cell is missing), and `line` in the file.
+    rows: string columns slide_id, patient_id, label, site ("" where the cell is missing), and `line` in the file; in
+    `written` the label cells that say that nothing is known, such as [Not Available].
     level: whether the table gives a label to a slide or to a patient (and so to all of the patient's slides).
     columns: role -> the column it was read from.
     """
@@ -58,7 +59,7 @@ class LabelTable:
                 return by_patient[slide_id]
             if by_sample and TCGA_SAMPLE.match(slide_id):
                 return by_sample.get(slide_id[:15], [])
-            return by_patient.get(slide_id[:12], []) if TCGA_PATIENT.match(slide_id) else []
+            return by_patient.get(tcga_patient(slide_id), [])
 
         names = list(slide_ids)
         joined = [(slide_id, row) for slide_id in names for row in rows_of(slide_id)]
@@ -112,13 +113,15 @@ def read_labels(
     if site_column is not None:
         columns["site"] = table.existing("site", site_column)
 
-    labels, label_notes = plain_labels(table.values(columns["label"]))
+    labels, label_notes = plain_labels(table.known(columns["label"]))
+    written = [cell if not label else "" for cell, label in zip(table.cells(columns["label"]), labels, strict=True)]
     blank = [""] * len(labels)
     rows = pd.DataFrame(
         {
-            "patient_id": table.values(patient) if patient else blank,
+            "patient_id": table.known(patient) if patient else blank,
             "label": labels,
-            "site": table.values(columns["site"], missing=("",)) if site_column else blank,  # NA is a TCGA site
+            "site": table.cells(columns["site"]) if site_column else blank,  # NA is a TCGA site
+            "written": written,
             "line": table.lines,
         }
     )
@@ -149,30 +152,37 @@ def _join(clinical: pd.DataFrame, slides: "Table", slide: str | None, patient_co
     if patient is None:
         raise LabelError(f"{slides.name}: no column of patients. Found {slides.found()}. Use {option_for('patient')}.")
     left = pd.DataFrame(
-        {"slide_id": [slide_name(value) for value in slides.values(slide)], "patient_id": slides.values(patient)}
+        {"slide_id": [slide_name(value) for value in slides.values(slide)], "patient_id": slides.known(patient)}
     )
     known = clinical[clinical["patient_id"] != ""]  # else a blank patient would meet every other blank one
     rows = left.merge(known, on="patient_id", how="left")
     rest = clinical[~clinical["patient_id"].isin(set(left["patient_id"]) - {""})].assign(slide_id="")
     rows = pd.concat([rows, rest], ignore_index=True)
     rows["line"] = rows["line"].fillna(0).astype(int)
-    return rows.fillna({"label": "", "site": ""})
+    return rows.fillna({"label": "", "site": "", "written": ""})
 
 
 def patients_of(slide_ids: Sequence[str]) -> tuple[list[str], str]:
     """Patients of slides about which no table says more, and the sentence that says how."""
-    if slide_ids and all(TCGA_PATIENT.match(slide_id) for slide_id in slide_ids):
-        return [s[:12] for s in slide_ids], "No column of patients: the first 12 characters of TCGA barcodes are taken."
-    return list(slide_ids), (
-        "No column of patients: each slide counts as a patient of its own. If patients have several slides, "
+    barcodes = [tcga_patient(slide_id) for slide_id in slide_ids]
+    others = [slide_id for slide_id, barcode in zip(slide_ids, barcodes, strict=True) if not barcode]
+    if slide_ids and not others:
+        return barcodes, "No column of patients: the first 12 characters of TCGA barcodes are taken."
+    which = (
+        f"the first 12 characters of TCGA barcodes are taken, and slides by other names ({listed(others, 3)}) count as "
+        "patients of their own"
+        if any(barcodes)
+        else "each slide counts as a patient of its own"
+    )
+    return [barcode or slide_id for slide_id, barcode in zip(slide_ids, barcodes, strict=True)], (
+        f"No column of patients: {which}. If patients have several slides, "
         f"name the column ({option_for('patient')}), or their slides will lie on both sides of a split."
     )
 
 
 def patient_names(slide_id: str, patient_id: str) -> set[str]:
-    """What the patient of a slide may be called: as the table has it, and by the TCGA barcode of either name."""
-    names = {patient_id, *(name[:12] for name in (slide_id, patient_id) if TCGA_PATIENT.match(name))}
-    return names - {""}
+    """What the patient of a slide may be called, made plain: as the table has it, and by the slide's TCGA barcode."""
+    return {plain_id(name) for name in (patient_id, tcga_patient(slide_id)) if name}
 
 
 def read_patients(
@@ -190,7 +200,7 @@ def read_patients(
     for role, name in columns.items():
         if name is None:
             raise LabelError(f"{table.name}: no column of {role}s. Found {table.found()}. Name it: {option_for(role)}.")
-    slides, patients = (table.values(str(name)) for name in columns.values())
+    slides, patients = table.values(str(columns["slide"])), table.known(str(columns["patient"]))
     found: dict[str, str] = {}
     for slide, patient in zip(map(slide_name, slides), patients, strict=True):
         if slide and patient and found.setdefault(slide, patient) != patient:
@@ -219,7 +229,7 @@ def group_slides(
 
 def tcga_site(name: str) -> str:
     """Tissue source site of a TCGA barcode, "" for other names."""
-    return name[5:7] if TCGA_PATIENT.match(name) else ""
+    return tcga_patient(name)[5:7]
 
 
 def plain_labels(values: Sequence[str]) -> tuple[list[str], list[str]]:

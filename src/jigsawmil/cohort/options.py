@@ -27,6 +27,11 @@ class CohortOptions:
     patch_size: float | None = setting(None, "Edge of a patch in level-0 pixels, if not stored in the files.")
     unit: str | None = setting(None, "Unit of coordinates, px or um, if not stored in the files.")
     skip_missing: bool = setting(False, "Leave out labelled slides without features, and record them.")
+    allow_similar: bool = setting(
+        False,
+        "Take patients and sites whose ids differ only in spelling for different ones, and accept the same features "
+        "under two patients.",
+    )
     positive: str | None = setting(None, "The positive class of two. Default: the last in sorted order.")
     ordinal: bool = setting(False, "Labels are grades, such as ISUP 0 to 5.")
     task: str | None = setting(

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 import numpy as np
 import pandas as pd
 
+from ..bags.spelling import spellings
 from ..errors import SplitError
 
 Label = int | str
@@ -51,18 +52,23 @@ def make_folds(
     folds: int = 3,
     seed: int = 0,
     sites: Sequence[str] | None = None,
+    allow_similar: bool = False,
 ) -> list[Fold]:
     """Cross-validation folds: every slide is tested once, a patient's slides stay together, labels are stratified.
 
     The number of patients differs between folds by at most 1, in each class and in all, where a patient has one label.
     A patient with slides of several labels counts for the one that fewest patients carry.
     With `sites` (one a slide) all patients of a site share a fold, and labels are balanced as well as sites allow.
+    allow_similar: take patients or sites whose ids differ only in spelling for different ones, instead of refusing.
     The same seed gives the same folds, whatever the order of the rows.
 
     Example: `make_folds(cohort.slide_ids, cohort.patients, cohort.labels, folds=5, seed=0)`
     """
     slides = slides_by_patient(slide_ids, patient_ids)
     carried = _labels_by_patient(slide_ids, patient_ids, labels)
+    if not allow_similar:
+        _refuse_similar("patient", patient_ids)
+        _refuse_similar("site", sites or ())
     _enough_patients(carried, folds)
     rng = np.random.default_rng(seed)
     if sites is None:
@@ -76,6 +82,15 @@ def make_folds(
     made = [Fold(train=tuple(s for m in members if m is not test for s in m), test=tuple(test)) for test in members]
     check_folds(made, slide_ids, patient_ids)
     return made
+
+
+def _refuse_similar(what: str, ids: Sequence[str]) -> None:
+    """Two spellings of one id would lie on both sides of a split."""
+    if similar := [" / ".join(map(repr, names)) for names in spellings(ids)]:
+        raise SplitError(
+            f"{len(similar)} {what} ids are written in several ways: {'; '.join(similar)}; expected one spelling for "
+            f"each {what}. Correct them, or, if they are different ones, give --allow-similar (allow_similar=True)."
+        )
 
 
 def inner_split(

@@ -2,15 +2,24 @@
 
 import csv
 import re
-from collections.abc import Collection, Sequence
+from collections.abc import Sequence
 from pathlib import Path
 from typing import NamedTuple
 
 from ..config import did_you_mean
 from ..errors import LabelError
 
-# Cells that hold nothing. "None", "null", "unknown" are not among them: they are used as classes.
-MISSING = frozenset({"", "NA", "N/A", "#N/A", "<NA>", "NaN", "nan"})
+MISSING = frozenset({"", "NA", "N/A", "#N/A", "<NA>", "NaN", "nan"})  # cells that hold nothing, in any column
+# Labels and patients that nobody knows, in any case, also in the brackets of cBioPortal. "None" and "null" are not
+# among them: they are used as classes. Infinity is no measurement, and no class.
+UNKNOWN = frozenset(
+    {
+        *(cell.casefold() for cell in MISSING),
+        *("unknown", "unk", "missing", "n.a.", "-", "--", "'--", "\u2013", "\u2014", ".", "?"),
+        *("not available", "not applicable", "not reported", "not evaluated", "not determined", "discrepancy"),
+        *("#value!", "#ref!", "#name?", "#div/0!", "inf", "-inf", "+inf", "infinity"),
+    }
+)
 
 # Column names by role, after `plain_name`; the first that is there wins.
 SLIDE_NAMES = ("slide_id", "slide", "slide_name", "filename", "file_name", "image_id")  # CLAM, slideflow, STAMP, PANDA
@@ -28,9 +37,20 @@ class Table(NamedTuple):
     lines: list[int]
     notes: list[str]
 
-    def values(self, column: str, missing: Collection[str] = MISSING) -> list[str]:
+    def cells(self, column: str) -> list[str]:
+        """As written."""
         j = self.columns.index(column)
-        return ["" if row[j] in missing else row[j] for row in self.rows]
+        return [row[j] for row in self.rows]
+
+    def values(self, column: str) -> list[str]:
+        """The same, but "" for cells that hold nothing."""
+        return ["" if cell in MISSING else cell for cell in self.cells(column)]
+
+    def known(self, column: str) -> list[str]:
+        """The same, but "" also for cells that say that nobody knows. Beside + a - is the other class."""
+        cells = self.cells(column)
+        kept = {"-"} if "+" in cells else set()
+        return ["" if is_unknown(cell) and cell not in kept else cell for cell in cells]
 
     def found(self) -> str:
         return "the columns " + ", ".join(repr(c) for c in self.columns if c)
@@ -69,6 +89,12 @@ class Table(NamedTuple):
             return left[0]
         what = f"{len(left)} columns could be the label" if left else "no column is the label"
         raise LabelError(f"{self.name}: {what}. Found {self.found()}. Name it: {option_for('label')}.")
+
+
+def is_unknown(cell: str) -> bool:
+    """Whether a cell says that nothing is known, as [Not Available] does."""
+    plain = " ".join(cell.casefold().split())
+    return plain in UNKNOWN or (plain.startswith("[") and plain.endswith("]") and plain[1:-1].strip() in UNKNOWN)
 
 
 def option_for(role: str) -> str:

@@ -184,7 +184,10 @@ def _folds(study: Study, name: str, cohort: Cohort, seed: int) -> list[Fold]:
                 f"{name}: by_site, but the site of some slides is unknown. Name its column (site_column); TCGA "
                 "barcodes carry it."
             )
-        folds = make_folds(ids, patients, cohort.stratum_names, folds=study.folds, seed=seed, sites=sites)
+        folds = make_folds(
+            ids, patients, cohort.stratum_names, folds=study.folds, seed=seed, sites=sites,
+            allow_similar=study.cohorts[name].options.allow_similar,
+        )  # fmt: skip
     return folds
 
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections import defaultdict
+from collections import Counter, defaultdict
 from collections.abc import Iterable, Iterator, Sequence
 from typing import TYPE_CHECKING
 
@@ -11,6 +11,7 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from .. import statistics
+from ..bags.spelling import plain_label, spellings
 from ..config import did_you_mean, require
 from ..errors import LabelError
 from .task import Calibration, CalibrationWords, Floats, Integers, LabelProblem, Targets, Task
@@ -83,6 +84,11 @@ class ClassTask(Task):
         for patient_id, label in slides:
             patients_of[label].add(patient_id)
         names = sort_classes(patients_of)
+        if similar := spellings(names, plain_label):
+            count = Counter(label for _, label in slides)
+            groups = tuple(" / ".join(f"{name!r} ({count[name]} slides)" for name in group) for group in similar)
+            text = f"{len(groups)} label{'s' * (len(groups) > 1)} written in several ways"
+            yield LabelProblem("similar-labels", text, "Write each class in one way.", groups)
         if len(names) == 1:
             text, remedy = f"All slides are {names[0]!r}", "Two classes are needed: is it the right column?"
             yield LabelProblem("one-class", text, remedy)

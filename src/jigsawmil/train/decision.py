@@ -49,7 +49,10 @@ def inner_folds(
     for repeat in range(choice.repeats):
         own = inner_seed(seed, fold, repeat)
         try:
-            parts = make_folds(list(split.train), patients, labels, folds=choice.folds, seed=own, sites=sites)
+            parts = make_folds(
+                list(split.train), patients, labels, folds=choice.folds, seed=own, sites=sites,
+                allow_similar=True,  # the cohort and its folds refused them, or the user allowed them
+            )  # fmt: skip
         except SplitError as error:
             raise SplitError(f"{error} (Inner folds of the training patients of fold {fold}: choose_folds.)") from error
         for number, part in enumerate(parts):

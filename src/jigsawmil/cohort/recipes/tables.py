@@ -9,8 +9,8 @@ import pandas as pd
 
 from ...bags.formats import feature_suffixes, find_bags
 from ...bags.names import has_known_ending, slide_name
+from ...bags.spelling import tcga_patient
 from ...errors import FeatureError, LabelError
-from ..labels import TCGA_PATIENT
 from ..tables import PATIENT_NAMES, SLIDE_NAMES, Table, plain_name, read_table
 
 CAMELYON_NAME = re.compile(r"(normal|tumor|test)_\d+", re.IGNORECASE)
@@ -131,12 +131,8 @@ def read_institutions(path: str | Path) -> dict[str, str]:
             "'Source Site'."
         )
     # A spreadsheet makes 6 of 06.
-    codes = [value.zfill(2) for value in table.values(code, missing=("",))]
+    codes = [value.zfill(2) for value in table.cells(code)]
     return {code: name for code, name in zip(codes, table.values(site), strict=True) if name}
-
-
-def tcga_patient(name: str) -> str:
-    return name[:12] if TCGA_PATIENT.match(name) else ""
 
 
 def _slides(names: Sequence[str], owners: Sequence[str]) -> pd.DataFrame:
