@@ -53,7 +53,6 @@ def test_pyg_gets_our_edges() -> None:
 
 
 def test_patch_gcn_gets_our_edges_normalised_without_self_loops() -> None:
-    pytest.importorskip("torchmil", reason="PatchGCN needs torchmil: pip install 'jigsawmil[bench]'")
     bag = contenders.tissue_slide(N)
     graph = contenders.Batch.of(bag).graph
     _, adj = contenders.load_patch_gcn(bag)

@@ -57,11 +57,12 @@ def module(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[str]:
 
 
 def test_compare_in_two_processes_then_report(jigsawmil, given, module: str, tmp_path: Path) -> None:
-    run, both = tmp_path / "run", f"abmil,{module}:Mean,{module}:Attention"
+    run, both = tmp_path / "run", f"abmil,{module}:Mean,{module}:Attention,torchmil:SmABMIL"
     options = ["--option", "width=5", "--jigsaw", "consistency", "--jobs", "2", "--folds", "2"]
     ran = jigsawmil("compare", *given, *SHORT, *options, "--methods", both, "--attention", "--out", run)
     assert ran.code == 0, ran.err
-    assert set(pd.read_csv(run / "summary.csv")["variant"]) == {"abmil", f"{module} Mean", f"{module} Attention"}
+    names = {"abmil", f"{module} Mean", f"{module} Attention", "torchmil SmABMIL"}
+    assert set(pd.read_csv(run / "summary.csv")["variant"]) == names
     [card] = {file.read_text() for file in run.glob(f"jobs/*/{module} Mean/*fold0/model.json")}
     assert json.loads(card)["model"]["options"] == '{"width": 5}'
     [spec] = [json.loads(f.read_text())["spec"] for f in run.glob(f"jobs/*/{module} Mean/*fold0/job.json")]
@@ -131,3 +132,16 @@ def test_what_it_cannot_use_is_refused(jigsawmil, given, module: str, tmp_path: 
     ran = jigsawmil("compare", *given, "--methods", f"{module}:Mean", *options, "--out", tmp_path / "run")
     assert ran.code == 1
     assert told in ran.err
+
+
+def test_a_model_of_torchmil_needs_no_consent_and_shows_its_attention(jigsawmil, given, cohort, tmp_path: Path) -> None:
+    model, maps = tmp_path / "model", tmp_path / "maps"
+    ran = jigsawmil("train", *given, *SHORT, "--method", "torchmil:SmABMIL", "--option", "att_dim=8", "--out", model)
+    assert ran.code == 0, ran.err
+    forget()
+    features = min((cohort / "features").iterdir())
+    ran = jigsawmil("export", model, features, "--format", "csv", "--out", maps)
+    assert ran.code == 0, ran.err
+    [table] = map(pd.read_csv, maps.glob("*.csv"))
+    assert table["attention"].nunique() == len(table)
+    assert "attribution" not in table

@@ -12,13 +12,15 @@ from .convs import CONVS
 from .factories import Factory, entry_point_paths, import_factory, is_path, make_factory, options_text
 from .jigsaws import JIGSAWS
 from .poolings import POOLINGS
+from .torchmil_table import TORCHMIL
 
 
 class Method(NamedTuple):
     """A choice of encoder, pooling and jigsaw. colour: in pictures; a method without one takes what is left.
 
     members: of a committee, the settings of each kind of model in it, over those that the user gives.
-    settings: of the method itself, where the user gives none. factory: of a foreign method, which has no parts of ours.
+    settings: of the method itself, where the user gives none. factory: of a foreign method, which has no parts of ours;
+    None: its code has to be imported. positions: whether such a one looks at coordinates.
     """
 
     graph: bool
@@ -28,10 +30,16 @@ class Method(NamedTuple):
     members: tuple[Mapping[str, Any], ...] = ()
     settings: Mapping[str, Any] = MappingProxyType({})
     factory: Factory | None = None
+    positions: bool = True
 
     @property
     def foreign(self) -> bool:
         return not self.pooling
+
+    @property
+    def unloaded(self) -> bool:
+        """Whether the code of a foreign method has to be imported before it can be used."""
+        return self.foreign and self.factory is None
 
     def uses(self, part: str) -> bool:
         """Whether a setting about a part of models can change what is learnt; see `Setting.part`."""
@@ -41,7 +49,7 @@ class Method(NamedTuple):
     def sees_positions(self) -> bool:
         """Whether coordinates can change what is learnt; if not, shuffling them is no test of the method."""
         if self.foreign:
-            return self.factory is None or self.factory.positions
+            return self.graph or self.positions
         return self.graph or self.jigsaw
 
     def pooling_with(self, options: "ModelOptions") -> str:
@@ -50,6 +58,15 @@ class Method(NamedTuple):
 
 
 UNLOADED = Method(graph=False, pooling="", jigsaw=False)  # one whose code was not imported
+
+
+# Their graph is that of the eight patches around each, as torchmil's data sets make it.
+TORCHMIL_ROWS = {
+    f"torchmil:{name}": UNLOADED._replace(
+        graph=model.graph, positions=model.positions, settings={"k": 8} if model.graph else {}
+    )
+    for name, model in TORCHMIL.items()
+}
 
 
 class _Methods(Mapping[str, Method]):
@@ -67,15 +84,15 @@ class _Methods(Mapping[str, Method]):
     def __getitem__(self, name: str) -> Method:
         if (row := self.peek(name)) is None:
             raise KeyError(name)
-        if row is UNLOADED:
+        if row.unloaded:
             path = entry_point_paths().get(name, name)
             require("method", name, is_path(path), "one that was registered in this process, see register_method")
-            row = self._imported[name] = foreign_method(import_factory(path))
+            row = self._imported[name] = foreign_method(import_factory(path), row.settings)
         return row
 
     def peek(self, name: str) -> Method | None:
-        """The row of a method without importing code of others: UNLOADED if that would be needed. None: unknown."""
-        for rows in (self._rows, self._registered, self._imported):
+        """The row of a method without importing code of others: `unloaded` if that would be needed. None: unknown."""
+        for rows in (self._rows, self._registered, self._imported, TORCHMIL_ROWS):
             if name in rows:
                 return rows[name]
         pooling = name.removeprefix("graph-").removesuffix("+jigsaw")
@@ -105,8 +122,8 @@ class _Methods(Mapping[str, Method]):
         del self._registered[name]
 
 
-def foreign_method(factory: Factory) -> Method:
-    return UNLOADED._replace(graph=factory.graph, factory=factory)
+def foreign_method(factory: Factory, settings: Mapping[str, Any] = MappingProxyType({})) -> Method:
+    return UNLOADED._replace(graph=factory.graph, positions=factory.positions, factory=factory, settings=settings)
 
 
 # What the paper's tables found to depend on the cohort: k, convolution, jigsaw, graph or none; and our `kinds`.
@@ -158,7 +175,7 @@ def check_method(name: str, where: str = "method") -> None:
 
 
 def peek_method(name: str) -> Method:
-    """The row of a method, or UNLOADED if it would have to be imported, or is known only where it was trained."""
+    """The row of a method; an `unloaded` one if it would have to be imported, or is known only where it was trained."""
     return METHODS.peek(name) or UNLOADED
 
 

@@ -17,7 +17,6 @@ from ..files import replacing, write_json
 from ..graph import GraphConfig
 from ..nn.factories import check_trusted
 from ..nn.model import METHODS, Model, ModelConfig, make_model
-from ..nn.options import UNLOADED
 from .config import PRECISIONS
 from .ensemble import Ensemble
 from .trained_on import TRAINED_ON, TrainedSlide, read_trained_on, write_trained_on
@@ -178,7 +177,7 @@ def _check_known(method: str, file: Path) -> None:
 
 def _build(card: ModelCard, file: Path) -> Model:
     """The model without its weights. Code that only the file names is not imported, see `check_trusted`."""
-    if (row := METHODS.peek(card.model.method)) is UNLOADED:
+    if (row := METHODS.peek(card.model.method)) is not None and row.unloaded:
         check_trusted(card.model.method, str(file))
     try:
         return make_model(card.model)

@@ -1,0 +1,64 @@
+"""docs/torchmil.md from the table of torchmil's models: `python -m tools.torchmil_page`. A test compares them."""
+
+import json
+from pathlib import Path
+
+from jigsawmil.nn import torchmil_models
+from jigsawmil.nn.torchmil_table import REFUSED, TORCHMIL, TorchmilModel
+
+from . import ROOT
+
+PAGE = ROOT / "docs" / "torchmil.md"
+HEAD = """# Models of torchmil
+
+Written by `python -m tools.torchmil_page` from the code.
+
+[torchmil](https://torchmil.readthedocs.io) has many published models. {count} of them are methods here, under the same
+folds, stopping, ensembles and statistics as ours:
+
+    pip install 'jigsawmil[torchmil]'
+    jigsawmil compare --labels labels.csv --features features --methods abmil,torchmil:CLAM_SB,torchmil:PatchGCN
+
+- **Defaults** are torchmil's, except the options in the column *set here*, which follow the model's paper or its
+  authors' code. `width` is a linear layer with ReLU before the model, `dropout` the dropout after it. Each option of
+  torchmil's class can be given: `--option att_dim=64`, in a study file `options = {{att_dim = 64}}`.
+- **Adjacency** is our sparse graph without self-loops, normalised by degree as torchmil's data sets do it. Each patch
+  is joined to the 8 around it (`k = 8`), unless you give another `--k`.
+- **Loss** is the sum of the model's own losses, as torchmil's trainer has it; training stops by the log loss of the
+  validation patients, as for every method.
+- **Maps** show attention if the model gives one for each patch, and input attribution otherwise.
+- **Tasks:** torchmil's models give one logit, so only binary tasks; others are refused.
+- The adapter is one file of {lines} lines, `nn/torchmil_models.py`, beside the table that this page shows.
+
+| method | graph | positions | set here | losses beside the cross-entropy | map | remarks |
+| --- | --- | --- | --- | --- | --- | --- |
+"""
+TAIL = """
+Not offered:
+
+| model | reason |
+| --- | --- |
+"""
+
+
+def row(name: str, about: TorchmilModel) -> str:
+    options = ", ".join(f"{key} = {json.dumps(value)}" for key, value in about.defaults.items())
+    yes = {True: "yes", False: ""}
+    shown = "attention" if about.attention else "attribution"
+    cells = [f"`torchmil:{name}`", yes[about.graph], yes[about.graph or about.positions], options, about.loss, shown]
+    return f"| {' | '.join([*cells, about.note])} |\n"
+
+
+def page() -> str:
+    lines = len(Path(torchmil_models.__file__).read_text().splitlines())
+    rows = [row(name, about) for name, about in TORCHMIL.items()]
+    refused = [f"| {name} | {reason} |\n" for name, reason in REFUSED.items()]
+    return HEAD.format(count=len(TORCHMIL), lines=lines) + "".join(rows) + TAIL + "".join(refused)
+
+
+def main() -> None:
+    PAGE.write_text(page())
+
+
+if __name__ == "__main__":
+    main()
