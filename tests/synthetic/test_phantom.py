@@ -21,7 +21,8 @@ from jigsawmil.bags.formats import read_bag
 from jigsawmil.errors import ConfigError
 from jigsawmil.synthetic import phantom as phantom_module
 from jigsawmil.synthetic.phantom import Phantom, PhantomSlide, make_phantom, phantom_slides, write_phantom
-from jigsawmil.synthetic.phantom_options import CLASSES, TYPES, PhantomSpec
+from jigsawmil.synthetic.phantom_options import CLASSES, TYPES, PhantomSpec, phantom_spec
+from jigsawmil.synthetic.phantom_slide import draw_outcomes, draw_patients
 
 KINDS = list(CLASSES)
 SPATIAL = ["arrangement", "position"]
@@ -380,7 +381,7 @@ def test_an_interrupted_write_leaves_nothing(tmp_path: Path, monkeypatch: pytest
             "position",
             {"slide": 10},
             "found 'slide', expected one of slides, seed, encoder_seed, dim, patches, spread, counts, noise, "
-            "slide_effect, balance, two_slides, clump, nest. Did you mean 'slides'",
+            "slide_effect, balance, two_slides, clump, nest, task, effect. Did you mean 'slides'",
         ),
         ("position", {"slides": 1}, "slides=1 is impossible; expected a whole number from 2"),
         ("position", {"slides": 2.5}, "slides=2.5 is impossible; expected a whole number"),
@@ -402,9 +403,50 @@ def test_an_interrupted_write_leaves_nothing(tmp_path: Path, monkeypatch: pytest
         ("position", {"two_slides": 2}, "two_slides=2"),
         ("position", {"clump": 0}, "clump=0"),
         ("position", {"nest": True}, "nest=True"),
+        ("position", {"task": "survivel"}, "phantom task: found 'survivel'"),
     ],
 )
 def test_wrong_knobs_are_named(kind: str, knobs: dict[str, object], message: str) -> None:
     with pytest.raises(ConfigError) as error:
         make_phantom(kind, **knobs)
     assert message in str(error.value)
+
+
+# ---- survival times and measured values
+
+
+def outcomes(slides: int, **knobs: object) -> tuple[np.ndarray, ...]:
+    """Class and columns of the outcome, without the slides."""
+    spec = phantom_spec("composition", slides=slides, two_slides=0.0, **knobs)
+    patient, label = draw_patients(np.random.default_rng((spec.seed, 1)), spec)
+    found = draw_outcomes(np.random.default_rng((spec.seed, 3)), spec, patient, label)
+    return label == 1, *(np.array([one[name] for one in found]) for name in found[0])
+
+
+@pytest.mark.parametrize(("task", "columns"), [("survival", ["time", "event"]), ("regression", ["value"])])
+def test_outcomes_are_more_columns_for_the_very_same_slides(task: str, columns: list[str], tmp_path: Path) -> None:
+    knobs = {"slides": 6, "patches": 20, "dim": 16, "two_slides": 0.5}
+    plain = files(write_phantom(make_phantom("arrangement", **knobs), tmp_path / "plain"))
+    other = files(write_phantom(make_phantom("arrangement", task=task, **knobs), tmp_path / task))
+    tables = [list(csv.DictReader(one.pop("labels.csv").decode().splitlines())) for one in (plain, other)]
+    assert plain == other
+    assert list(tables[1][0]) == ["slide_id", "patient_id", "label", *columns]
+    assert [{name: row[name] for name in tables[0][0]} for row in tables[1]] == tables[0]
+    assert len({tuple(row[name] for name in ("patient_id", *columns)) for row in tables[1]}) == 4  # patients
+
+
+@pytest.mark.parametrize("effect", [0.0, 3.0])
+def test_outcomes_hang_on_the_class_as_strongly_as_asked_for(effect: float) -> None:
+    late, time, event = outcomes(3000, task="survival", effect=effect)
+    hazard = [event[side].sum() / time[side].sum() for side in (late, ~late)]
+    assert np.log(hazard[0] / hazard[1]) == pytest.approx(effect, abs=0.1)
+    assert time.min() > 0
+    assert set(event) == {0, 1}
+    late, value = outcomes(3000, task="regression", effect=effect)
+    assert (value[late].mean() - value[~late].mean()) / 10 == pytest.approx(effect, abs=0.1)
+    assert value[late].std() == pytest.approx(10, rel=0.05)
+
+
+def test_more_slides_leave_the_outcomes_of_the_first_patients_as_they_are() -> None:
+    few, many = (outcomes(n, task="survival", effect=0)[1] for n in (10, 20))
+    assert few.tolist() == many[:10].tolist()

@@ -36,19 +36,26 @@ def phantom(
     slide_effect: Annotated[float, typer.Option(help="Shift common to a slide's patches.")] = 0.3,
     balance: Annotated[float, typer.Option(help="Share of patients in the second class.")] = 0.5,
     two_slides: Annotated[float, typer.Option(help="Share of patients with two slides.")] = 0.1,
+    task: Annotated[
+        str, typer.Option(help="classes, survival (columns time and event) or regression (column value).")
+    ] = "classes",
+    effect: Annotated[
+        float, typer.Option(help="On survival: log of the hazard ratio of the classes; on the value: in SD. 0: none.")
+    ] = 3.0,
     quiet: Quiet = False,
 ) -> None:
     """Write an artificial cohort with a known answer: TRIDENT files and a label table.
 
     Example: `jigsawmil phantom position --slides 60 --seed 1 --out phantom`; a second cohort for its models:
-    `jigsawmil phantom position --slides 60 --seed 2 --encoder-seed 1 --out second`
+    `jigsawmil phantom position --slides 60 --seed 2 --encoder-seed 1 --out second`; one with survival times:
+    `jigsawmil phantom arrangement --task survival --out survival`
     """
     from ..synthetic.phantom import phantom_slides, write_phantom
     from ..synthetic.phantom_options import phantom_spec
 
     spec = phantom_spec(
         kind, slides=slides, seed=seed, encoder_seed=encoder_seed, patches=patches, dim=dim, noise=noise,
-        slide_effect=slide_effect, balance=balance, two_slides=two_slides,
+        slide_effect=slide_effect, balance=balance, two_slides=two_slides, task=task, effect=effect,
     )  # fmt: skip
     screen = console()
     write_phantom(tracked(phantom_slides(spec), slides, f"Drawing {slides} slides", screen, quiet), out)

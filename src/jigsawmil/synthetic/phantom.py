@@ -29,7 +29,7 @@ from ..bags.formats.trident import amend, write_bag
 from ..errors import ConfigError
 from ..files import new_folder
 from .phantom_options import TYPES, PhantomSpec, phantom_spec
-from .phantom_slide import PATCH_LEVEL0, PhantomSlide, draw_patients, draw_slide, draw_world
+from .phantom_slide import PATCH_LEVEL0, PhantomSlide, draw_outcomes, draw_patients, draw_slide, draw_world
 from .planted import TRUTH
 
 
@@ -80,11 +80,13 @@ def phantom_slides(spec: PhantomSpec) -> Iterator[PhantomSlide]:
 
     Example: `write_phantom(phantom_slides(phantom_spec("position", patches=20_000)), "large")`
     """
-    # Three streams: labels come from their own, so nothing else can depend on them.
+    # One stream each: labels come from their own, so nothing else can depend on them.
     world = draw_world(np.random.default_rng((spec.space, 0)), spec)
     patient, label = draw_patients(np.random.default_rng((spec.seed, 1)), spec)
-    for i in range(spec.slides):
-        yield draw_slide(np.random.default_rng((spec.seed, 2, i)), spec, world, i, int(patient[i]), int(label[i]))
+    outcomes = draw_outcomes(np.random.default_rng((spec.seed, 3)), spec, patient, label)
+    for i, outcome in enumerate(outcomes):
+        rng = np.random.default_rng((spec.seed, 2, i))
+        yield draw_slide(rng, spec, world, i, int(patient[i]), int(label[i]), outcome)
 
 
 def write_phantom(slides: Iterable[PhantomSlide], out: str | Path, *, half: bool = False) -> Path:
@@ -103,10 +105,11 @@ def write_phantom(slides: Iterable[PhantomSlide], out: str | Path, *, half: bool
         with new_folder(out) as partial, open(partial / "labels.csv", "w", newline="", encoding="utf-8") as file:
             (partial / "features").mkdir()
             table = csv.writer(file, lineterminator="\n")
-            table.writerow(["slide_id", "patient_id", "label"])
-            for slide in slides:
+            for index, slide in enumerate(slides):
+                if index == 0:
+                    table.writerow(["slide_id", "patient_id", "label", *slide.outcome])
                 _write_slide(slide, partial / "features" / f"{slide.bag.slide_id}.h5", half)
-                table.writerow([slide.bag.slide_id, slide.patient, slide.label])
+                table.writerow([slide.bag.slide_id, slide.patient, slide.label, *slide.outcome.values()])
     except OSError as error:
         raise ConfigError(f"{out}: cannot be written ({error}). Choose a folder that is writable.") from error
     return out

@@ -22,6 +22,7 @@ TYPES = {  # names of the planted types, by number
     "arrangement": ("A", "B", "stroma", "lymphocytes", "fat"),
     "position": ("A", "B", "layer 1", "layer 2", "layer 3", "layer 4"),
 }
+OUTCOMES = ("classes", "survival", "regression")  # what the label table holds
 PLANTED = {"composition": 1, "arrangement": 2, "position": 2}  # the first so many types carry the label
 
 LIMITS = {
@@ -38,6 +39,7 @@ LIMITS = {
     "two_slides": (0, 1),
     "clump": (1, 1000),
     "nest": (1, 100_000),
+    "effect": (0, 20),
 }
 
 
@@ -63,6 +65,10 @@ class PhantomSpec:
     clump: typical diameter of clumps and compartments in patches; 50 nearest neighbours span 8 patches.
     nest: patches in each nest of `position`, at most a twelfth of the slide. 30 is 0.6 k at k = 50: the immediate
         neighbours of a core patch are the nest itself, its 50 nearest reach into the layers around the nest.
+    task: `survival` and `regression` add the columns `time` and `event`, or `value`, to the label table. The outcome of
+        a patient hangs on the class, and the slides stay the same, bit for bit.
+    effect: what the last class has over the first: the log of the hazard ratio, or a difference of means in standard
+        deviations. 0: the slides say nothing about the outcome.
     """
 
     kind: str
@@ -79,10 +85,13 @@ class PhantomSpec:
     two_slides: float = 0.1
     clump: float = 14.0
     nest: int = 30
+    task: str = OUTCOMES[0]
+    effect: float = 3.0
 
     def __post_init__(self) -> None:
         choose("phantom kind", self.kind, CLASSES)
-        for field in fields(self)[1:]:
+        choose("phantom task", self.task, OUTCOMES)
+        for field in (field for field in fields(self) if field.name in LIMITS):
             values = getattr(self, field.name)
             if values is not None:
                 for value in values if isinstance(values, tuple) else (values,):

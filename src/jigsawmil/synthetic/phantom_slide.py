@@ -5,6 +5,7 @@ from dataclasses import dataclass
 import numpy as np
 import torch
 from numpy.typing import NDArray
+from scipy.stats import norm
 
 from ..bags.bag import Bag
 from .phantom_options import LATENT, PLANTED, SMALLEST, TYPES, PhantomSpec
@@ -20,7 +21,10 @@ Types = NDArray[np.int64]  # (patch,): index into TYPES[kind]
 
 @dataclass(frozen=True, kw_only=True)
 class PhantomSlide:
-    """A slide with its truth: `types` (patch,), an index into TYPES[kind], and `plant` (patch,), 1 where it matters."""
+    """A slide with its truth: `types` (patch,), an index into TYPES[kind], and `plant` (patch,), 1 where it matters.
+
+    outcome: columns of the label table beside `label`, such as time and event.
+    """
 
     kind: str
     bag: Bag
@@ -28,6 +32,7 @@ class PhantomSlide:
     label: str
     types: Types
     plant: Types
+    outcome: dict[str, float]
 
 
 @dataclass(frozen=True)
@@ -63,8 +68,34 @@ def draw_patients(rng: np.random.Generator, spec: PhantomSpec) -> tuple[NDArray[
     return patient, last_first[rng.permutation(spec.patients)][patient]
 
 
+def draw_outcomes(
+    rng: np.random.Generator, spec: PhantomSpec, patient: NDArray[np.int64], label: NDArray[np.int64]
+) -> list[dict[str, float]]:
+    """Of each slide, the same for all slides of a patient; the class takes part by its grade from -0.5 to 0.5.
+
+    survival: exponential times in months, with a median of 24 in the middle; follow-up ends between 12 and 120 months.
+    regression: a normal value around 50, with a standard deviation of 10 within a class.
+    """
+    draws = rng.random((spec.patients, 2))[patient]  # in the order of patients: more of them change nothing
+    shift = spec.effect * (label / (len(spec.classes) - 1) - 0.5)
+    if spec.task == "regression":
+        values = 50 + 10 * (shift + norm.ppf(draws[:, 0]))
+        return [{"value": round(float(value), 2)} for value in values]
+    if spec.task == "survival":
+        failed, left = 24 * -np.log2(draws[:, 0]) * np.exp(-shift), 12 + 108 * draws[:, 1]
+        times = np.ceil(np.minimum(failed, left) * 100) / 100
+        return [{"time": float(t), "event": int(e)} for t, e in zip(times, failed <= left, strict=True)]
+    return [{} for _ in patient]
+
+
 def draw_slide(
-    rng: np.random.Generator, spec: PhantomSpec, world: World, index: int, patient: int, label: int
+    rng: np.random.Generator,
+    spec: PhantomSpec,
+    world: World,
+    index: int,
+    patient: int,
+    label: int,
+    outcome: dict[str, float],
 ) -> PhantomSlide:
     """The same random numbers are drawn in the same order for all classes: `label` only chooses the layout."""
     n = max(SMALLEST, round(spec.patches * np.exp(spec.spread * rng.standard_normal())))
@@ -87,6 +118,7 @@ def draw_slide(
         label=spec.classes[label],
         types=types,
         plant=(types < PLANTED[spec.kind]).astype(np.int64),
+        outcome=outcome,
     )
 
 
