@@ -10,7 +10,7 @@ import typer
 from ..cohort.options import TARGET
 from ..config import choose, settings_of
 from ..errors import ConfigError
-from ..nn.options import METHODS, peek_method
+from ..nn.options import METHODS
 from ..train.presets import DEFAULT_PRESET, PAPER
 from ..train.settings import Settings, unused
 from .arguments import Address, ExecutorName, TableOptions, with_cohort_options
@@ -136,15 +136,14 @@ class MethodOptions:
         for option in given:
             if not any(option in taken for taken in takes.values()):
                 return {name: self.settings(name, where) for name in names}  # which says what is wrong
-        foreign = [peek_method(name).foreign for name in names]
-        mixed = any(foreign) and not all(foreign)
-        return {folder_name(name): self.settings(name, where, takes[name], mixed) for name in names}
+        for_none = set.intersection(*(unused(name) for name in names))
+        return {folder_name(name): self.settings(name, where, takes[name], unused(name) - for_none) for name in names}
 
     def settings(
-        self, method: str, where: WhereOptions = HERE, taken: Iterable[str] | None = None, mixed: bool = False
+        self, method: str, where: WhereOptions = HERE, taken: Iterable[str] | None = None, others: Iterable[str] = ()
     ) -> Settings:
-        """taken: of the options of a model from elsewhere, those that are for this method; None: all. mixed: leave out
-        what the method cannot use."""
+        """taken: of the options of a model from elsewhere, those that are for this method; None: all. others: settings
+        that are for other methods, and left out here."""
         options = asdict(self)
         given = key_values(options.pop("own") or [], "--option")
         given = {name: value for name, value in given.items() if taken is None or name in taken}
@@ -158,9 +157,7 @@ class MethodOptions:
                 )
             choose("--set", key, [s.name for s in settings_of(Settings) if s.name.rstrip("_") not in own])
         flat = {**values, **more, **({"options": given} if given else {}), "method": method}
-        if mixed:
-            flat = {name: value for name, value in flat.items() if name.rstrip("_") not in unused(method)}
-        settings = Settings.from_flat(flat)
+        settings = Settings.from_flat({name: value for name, value in flat.items() if name.rstrip("_") not in others})
         where.check_device(settings.train.device)  # before anything is read
         return settings
 

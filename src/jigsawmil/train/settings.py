@@ -2,7 +2,7 @@
 
 import os
 import sys
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from dataclasses import asdict, dataclass, replace
 from typing import TYPE_CHECKING, Any
@@ -167,7 +167,20 @@ def _arrive(flat: dict[str, Any], folder: str, path: tuple[str, bool, bool] | No
 
 def unused(method: str) -> set[str]:
     """Settings that a method cannot use, by their plain names (`lambda`): refused if they are given."""
-    return OF_PARTS if peek_method(method).foreign else {OPTIONS}
+    row = peek_method(method)
+    return OF_PARTS if row.foreign else {OPTIONS} | _varied(row.members)
+
+
+def _varied(kinds: Sequence[Mapping[str, Any]]) -> set[str]:
+    """Settings that every kind of model in a committee has a value of its own for, or does not use."""
+    if not kinds:
+        return set()
+    each = [(kind, peek_method(kind["method"])) for kind in kinds]
+    return {
+        one.name.rstrip("_")
+        for one in settings_of(Settings)
+        if all(one.name in kind or not row.uses(one.part) for kind, row in each) and one.name != "method"
+    }
 
 
 def base_values(preset: str, method: str, where: str = "preset") -> dict[str, Any]:
@@ -183,6 +196,12 @@ def base_values(preset: str, method: str, where: str = "preset") -> dict[str, An
 def _not_used(method: str, name: str, value: Any) -> str:
     if name == OPTIONS:
         return f"options: found {value}, but {method} takes none: its settings are those of docs/settings.md. Leave it."
+    if kinds := peek_method(method).members:
+        own = ", ".join(f"{kind[name]}" for kind in kinds if name in kind)
+        return (
+            f"{name}: found {value!r}, but the members of {method} have values of their own ({own}). Leave it out, or "
+            f"choose a single method, such as {kinds[-1]['method']}."
+        )
     return (
         f"{name}: found {value!r}, but {method} is a model from elsewhere, which does not use this setting. Leave it "
         "out; what its factory takes is given as options (--option NAME=VALUE)."
