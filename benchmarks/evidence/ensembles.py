@@ -259,7 +259,10 @@ def disagreements(runs: Sequence[Run]) -> list[dict[str, Any]]:
             label = np.where(rows["label"] == run.classes[cohort][-1], "1", "0")
             tables.append(rows.assign(label=label, patient_id=cohort + "/" + rows["patient_id"].astype(str)))
     found = disagreement(pd.concat(tables), ("0", "1"), "binary")
-    return [{**one._asdict(), "auroc": one.auroc and one.auroc._asdict()} for one in found]
+    return [
+        {**one._asdict(), "auroc": one.auroc and dict(zip(("auc", "low", "high"), one.auroc, strict=True))}
+        for one in found
+    ]
 
 
 def run_all(study: Study, folder: Path, processes: int) -> Run:

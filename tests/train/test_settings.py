@@ -195,3 +195,9 @@ def test_settings_know_their_preset() -> None:
     assert Settings(method="abmil", device="cpu").nearest_preset == ("default", {})
     assert Settings(k=8).nearest_preset == ("default", {"k": 8})
     assert Settings.preset("paper", method="abmil", lambda_=0.5).nearest_preset == ("paper", {"lambda_": 0.5})
+
+
+def test_a_setting_that_every_member_of_a_committee_has_for_itself_is_refused() -> None:
+    with pytest.raises(ConfigError, match=r"k: found 8, but the members of committee have values of their own \(8, 24"):
+        Settings(method="committee", k=8)
+    assert Settings(method="committee", conv="gin").each_member()[1].model.conv == "gin"  # those without their own
