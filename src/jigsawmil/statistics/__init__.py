@@ -31,15 +31,26 @@ if TYPE_CHECKING:
         integrated_brier_interval,
         uno_c,
     )
-    from .survival_curves import KaplanMeier, LogRank, at_risk, event_horizons, kaplan_meier, log_rank
+    from .survival_curves import (
+        KaplanMeier,
+        LogRank,
+        SurvivalCalibration,
+        at_risk,
+        event_horizons,
+        kaplan_meier,
+        log_rank,
+        risk_groups,
+        survival_calibration,
+    )
 else:
     __getattr__ = attach(__name__, __file__)
 
 __all__ = [
-    "BootstrapTest", "DelongTest", "Interval", "KaplanMeier", "LogRank", "at_risk", "balanced_threshold",
-    "bootstrap_interval", "brier", "brier_of_kaplan_meier", "brier_score", "c_difference", "c_interval",
-    "check_probabilities", "class_figures", "confusion_matrix", "delong_interval", "delong_test", "dynamic_auc",
-    "dynamic_auc_intervals", "event_horizons", "expected_calibration_error", "harrell_c", "integrated_brier",
-    "integrated_brier_interval", "kaplan_meier", "log_rank", "macro_auc", "mae", "pearson", "quadratic_kappa", "r2",
-    "recalibration", "regression_difference", "regression_interval", "spearman", "uno_c",
+    "BootstrapTest", "DelongTest", "Interval", "KaplanMeier", "LogRank", "SurvivalCalibration", "at_risk",
+    "balanced_threshold", "bootstrap_interval", "brier", "brier_of_kaplan_meier", "brier_score", "c_difference",
+    "c_interval", "check_probabilities", "class_figures", "confusion_matrix", "delong_interval", "delong_test",
+    "dynamic_auc", "dynamic_auc_intervals", "event_horizons", "expected_calibration_error", "harrell_c",
+    "integrated_brier", "integrated_brier_interval", "kaplan_meier", "log_rank", "macro_auc", "mae", "pearson",
+    "quadratic_kappa", "r2", "recalibration", "regression_difference", "regression_interval", "risk_groups",
+    "spearman", "survival_calibration", "uno_c",
 ]  # fmt: skip

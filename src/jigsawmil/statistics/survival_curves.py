@@ -9,7 +9,7 @@ from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import ArrayLike
-from scipy.stats import chi2, norm
+from scipy.stats import chi2, norm, rankdata
 
 from ..errors import StudyError
 from .intervals import Interval
@@ -48,6 +48,16 @@ class LogRank(NamedTuple):
     p: float
     observed: Floats
     expected: Floats
+
+
+class SurvivalCalibration(NamedTuple):
+    """Of groups of cases with similar predictions: mean prediction, and Kaplan-Meier's survival with its interval."""
+
+    predicted: Floats
+    observed: Floats
+    low: Floats
+    high: Floats
+    cases: Integers
 
 
 def kaplan_meier(time: ArrayLike, event: ArrayLike, level: float = 0.95) -> KaplanMeier:
@@ -102,6 +112,42 @@ def log_rank(time: ArrayLike, event: ArrayLike, group: ArrayLike) -> LogRank:
         return LogRank(float("nan"), len(names) - 1, float("nan"), observed, expected)
     statistic = float(gap @ np.linalg.solve(variance[:-1, :-1], gap))
     return LogRank(statistic, len(gap), float(chi2.sf(statistic, len(gap))), observed, expected)
+
+
+def risk_groups(risk: ArrayLike, fold: ArrayLike, groups: int = 2) -> Integers:
+    """(case,) 0 for the lowest risk. Cases are ranked within their fold, for models of different folds have different
+    scales, and cut into parts of equal size without a look at the outcome.
+
+    Example: `risk_groups(risk, fold)`
+    """
+    r, where = np.asarray(risk, dtype=float), np.asarray(fold)
+    found = np.zeros(len(r), dtype=np.int64)
+    for each in np.unique(where):
+        rows = where == each
+        found[rows] = np.minimum(groups - 1, (rankdata(r[rows]) - 0.5) / rows.sum() * groups)
+    return found
+
+
+def survival_calibration(
+    time: ArrayLike, event: ArrayLike, predicted: ArrayLike, horizon: float
+) -> SurvivalCalibration:
+    """Predicted against observed survival at a horizon, in at most five groups of ten cases or more.
+
+    Example: `survival_calibration(months, died, survival_at_24, 24).observed`
+    """
+    t, e = checked_times(time, event)
+    p = np.asarray(predicted, dtype=float)
+    bins = max(1, min(5, len(p) // 10))
+    which = ((rankdata(p) - 0.5) / max(len(p), 1) * bins).astype(int)
+    rows = []
+    for index in np.unique(which):
+        own = which == index
+        curve = kaplan_meier(t[own], e[own])
+        place = int(np.searchsorted(curve.time, horizon, side="right")) - 1
+        bounds = (curve.low[place], curve.high[place]) if place >= 0 else (1.0, 1.0)
+        rows.append((p[own].mean(), curve.at(horizon), *bounds, own.sum()))
+    mean, observed, low, high, cases = np.array(rows, dtype=float).reshape(-1, 5).T
+    return SurvivalCalibration(mean, observed, low, high, cases.astype(np.int64))
 
 
 def event_horizons(time: ArrayLike, event: ArrayLike) -> Floats:
