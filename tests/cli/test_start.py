@@ -37,6 +37,12 @@ def test_help_and_wrong_words_import_nothing_heavy(arguments: list[str], code: i
     assert heavy == []
 
 
+def test_the_help_of_no_verb_imports_anything_heavy() -> None:
+    code = "from jigsawmil.cli.app import VERBS, load_verb\nfor verb in VERBS: load_verb(verb)\n"
+    code += f"import sys; print([name for name in {HEAVY} if name in sys.modules])"
+    assert subprocess.run([sys.executable, "-c", code], capture_output=True, text=True).stdout == "[]\n"
+
+
 def test_check_imports_nothing_heavy(cohort: Path) -> None:
     code, printed, heavy = imported("check", "--labels", cohort / "labels.csv", "--features", cohort / "features")
     assert code == 0
@@ -53,8 +59,8 @@ def test_published_figures_import_nothing_heavy(words: tuple[str, str]) -> None:
     assert heavy == []
 
 
-def test_the_measure_sees_torch() -> None:
-    assert "torch" in imported("train", "--help")[2]
+def test_the_measure_sees_torch(cohort: Path, tmp_path: Path) -> None:
+    assert "torch" in imported("report", tmp_path)[2]
 
 
 def test_help_lists_every_verb_with_its_own_words() -> None:

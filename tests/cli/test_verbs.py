@@ -15,10 +15,11 @@ import pandas as pd
 import pytest
 
 from jigsawmil.bags.formats import read_bag
-from jigsawmil.cli import models, studies
+from jigsawmil.cli import studies
 from jigsawmil.cli.app import VERBS
 from jigsawmil.errors import JigsawmilError
 from jigsawmil.study import executors
+from jigsawmil.train import fold
 from jigsawmil.train.checkpoint import load_model
 from jigsawmil.train.estimator import SlideClassifier
 from jigsawmil.train.settings import Settings
@@ -227,7 +228,7 @@ def test_ctrl_c_while_training(jigsawmil, given, quick, tmp_path: Path, monkeypa
     def interrupted(*_: object, **__: object) -> None:
         raise KeyboardInterrupt
 
-    monkeypatch.setattr(models, "fit_split", interrupted)
+    monkeypatch.setattr(fold, "fit_split", interrupted)
     ran = jigsawmil("train", *given, *quick, "--out", tmp_path / "model")
     assert (ran.code, ran.err) == (130, "Stopped. Run the same command again to go on.\n")
 

@@ -104,7 +104,7 @@ def test_a_value_that_cannot_be(typed, fragments, refused_compare: Said, tmp_pat
 USAGE = [
     (["compare", "--nonsense"], "No such option: --nonsense"),
     (["compare", "--method", "abmil"], "--methods"),
-    (["compare", "--out", "x"], "Missing option"),
+    (["compare", "--out", "x"], "Missing options --labels and --features."),
     (["compare", "--folds", "three"], "Invalid value for '--folds'"),
     (["compare", "--jobs", "0"], "Invalid value for '--jobs'"),
     (["compare", "--seed", "-1"], "Invalid value for '--seed'"),
@@ -283,7 +283,7 @@ def test_a_model_and_features_of_another_encoder(refused: Said, model: Path, own
         del file["features"]
         file["features"] = narrow
     said = refused("predict", model, own / "features", "--out", own / "p.csv", "--attention", own / "maps")
-    assert "0005: features have 8 columns, the model was trained on 16 (phantom)" in said
+    assert "0005: features have 8 columns, the model was trained on 16 (phantom-1)" in said
     assert not (own / "p.csv").exists()
     assert not (own / "maps").exists()
 

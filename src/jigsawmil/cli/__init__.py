@@ -1,10 +1,12 @@
 """The command line: parse, call, print. One file per group of verbs."""
 
 from .app import app
+from .screen import print_anywhere
 
 __all__ = ["app", "main"]
 
 
 def main() -> None:
     """Run the program."""
-    app()
+    print_anywhere()
+    app(prog_name="jigsawmil")

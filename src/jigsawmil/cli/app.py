@@ -3,13 +3,14 @@
 import ast
 from importlib import import_module
 from pathlib import Path
-from typing import Any, NoReturn
+from typing import Annotated, Any, NoReturn
 
 import typer
-from typer.core import TyperCommand, TyperGroup
+from typer.core import TyperGroup
 from typer.main import get_command_from_info, get_command_name
 
 from ..errors import JigsawmilError
+from .verb import Verb, plain
 
 # Verbs in the order of work, as --help shows them, and the module of each: only the one asked for is imported.
 VERBS = {
@@ -41,7 +42,10 @@ class Verbs(TyperGroup):
 
     def __init__(self, **given: Any) -> None:
         super().__init__(**given)
-        self.commands = {name: TyperCommand(name=name) for name in VERBS}  # as long as nobody asks for more
+        self.commands = {name: Verb(name=name) for name in VERBS}  # as long as nobody asks for more
+
+    def get_params(self, ctx: Any) -> list[Any]:
+        return plain(super().get_params(ctx))
 
     def resolve_command(self, ctx: Any, args: list[str]) -> Any:
         if args and args[0] in VERBS:
@@ -72,6 +76,7 @@ def load_verb(name: str) -> Any:
     for info in app.registered_commands:
         assert info.callback is not None
         if (info.name or get_command_name(info.callback.__name__)) == name:
+            info.cls = Verb
             return get_command_from_info(info, pretty_exceptions_short=False, rich_markup_mode=MARKUP)
     raise LookupError(f"cli/{VERBS[name]}.py has no verb {name}")
 
@@ -90,11 +95,12 @@ def verb_helps() -> dict[str, str]:
 
 
 def _stop(words: str, code: int, error: bool = True) -> NoReturn:
-    from rich.console import Console
     from rich.markup import escape
 
+    from .screen import console
+
     title = "[bold red]Error:[/] " if error else ""
-    Console(stderr=True).print(f"{title}{escape(words)}", highlight=False, soft_wrap=True)
+    console(stderr=True).print(f"{title}{escape(words)}", highlight=False, soft_wrap=True)
     raise typer.Exit(code)
 
 
@@ -102,6 +108,7 @@ MARKUP: Any = "markdown"
 app = typer.Typer(
     cls=Verbs,
     no_args_is_help=True,
+    context_settings={"help_option_names": ["--help", "-h"]},
     add_completion=False,
     pretty_exceptions_enable=False,
     rich_markup_mode=MARKUP,
@@ -109,6 +116,18 @@ app = typer.Typer(
 )
 
 
+def _show_version(asked: bool) -> None:
+    if asked:
+        from ..version import __version__
+
+        typer.echo(f"jigsawmil {__version__}")
+        raise typer.Exit
+
+
 @app.callback()
-def program() -> None:
+def program(
+    version: Annotated[
+        bool, typer.Option("--version", help="Show the version and exit.", callback=_show_version, is_eager=True)
+    ] = False,
+) -> None:
     """A callback makes Typer expect verbs, though none is imported yet."""

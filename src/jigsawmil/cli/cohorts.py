@@ -75,7 +75,7 @@ def check_cohort(
     from ..cohort.cohort import check
 
     report = check(**table.given())
-    typer.echo(report.to_json() if json else report.summary())
+    console().print(report.to_json() if json else report.summary(), markup=False, highlight=False, soft_wrap=True)
     if report.errors:
         raise typer.Exit(1)
 

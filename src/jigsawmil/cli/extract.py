@@ -2,7 +2,7 @@
 
 from dataclasses import replace
 from pathlib import Path
-from typing import Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 from rich.console import Console
@@ -10,25 +10,20 @@ from rich.markup import escape
 from rich.table import Table
 
 from ..bags.tile_spec import TileSpec
-from ..cluster.extraction import extract_on_ray
-from ..cluster.ray import ray_cluster
 from ..config import choose
 from ..files import writing_to
-from ..slides.encoders import SPECS, EncoderSpec, encoder_spec
-from ..slides.encoders.spec import is_file
-from ..slides.extract_many import extract_here
-from ..slides.extract_one import PRECISIONS, Extracted, ExtractSettings, check_masks, features_folder
-from ..train.devices import pick_device
+from ..slides.extract_settings import PRECISIONS, ExtractSettings
 from .app import app
 from .arguments import Address, Device, ExecutorName, Out, Quiet, SlidesArgument
 from .groups import grouped
 from .options import WhereOptions
-from .progress_tiles import TilesProgress
 from .screen import console
-from .show import slide_files
 from .tiles import TileOptions
 
-EXTRACT = ExtractSettings()
+if TYPE_CHECKING:
+    from ..slides.encoders import EncoderSpec
+    from ..slides.extract_one import Extracted
+
 Weights = Annotated[Path | None, typer.Option(help="Local weights of the encoder, instead of the hub.")]
 TrustCode = Annotated[
     bool, typer.Option("--trust-code", help="Allow encoders whose loading runs code of their repository.")
@@ -47,7 +42,7 @@ def extract(
     ] = "efficientnet-lite0",
     weights: Weights = None,
     trust_code: TrustCode = False,
-    workers: Workers = EXTRACT.workers,
+    workers: Workers = ExtractSettings.workers,
     batch: Annotated[
         int | None, typer.Option(help="Tiles encoded at a time. Default: 8 on a CPU, 64 elsewhere.")
     ] = None,
@@ -63,6 +58,13 @@ def extract(
 
     Example: `jigsawmil extract slides --encoder uni --out features`
     """
+    from ..slides.encoders import encoder_spec
+    from ..slides.extract_many import extract_here
+    from ..slides.extract_one import check_masks, features_folder
+    from ..train.devices import pick_device
+    from .progress_tiles import TilesProgress
+    from .show import slide_files
+
     WhereOptions(executor=executor, address=address)  # refuses what cannot be
     choose("--precision", precision, PRECISIONS)
     spec, screen = encoder_spec(encoder), console()
@@ -77,6 +79,9 @@ def extract(
     folder = features_folder(out, spec.name, settings)
     with writing_to(folder), TilesProgress(screen, len(files), quiet) as progress:
         if executor == "ray":
+            from ..cluster.extraction import extract_on_ray
+            from ..cluster.ray import ray_cluster
+
             with ray_cluster(address) as words:
                 progress.say(words)
                 paths, settings, load = everywhere(files, settings, load)
@@ -88,7 +93,7 @@ def extract(
         raise typer.Exit(1)
 
 
-def unusual(tiles: TileSpec, spec: EncoderSpec) -> list[str]:
+def unusual(tiles: TileSpec, spec: "EncoderSpec") -> list[str]:
     """What an encoder was not trained for, in words."""
     notes = []
     scale = 1.0 if tiles.mpp is None else tiles.patch * tiles.mpp / (spec.patch * spec.mpp)
@@ -106,6 +111,8 @@ def everywhere(
     files: list[Path], settings: ExtractSettings, load: dict[str, Any]
 ) -> tuple[list[Path], ExtractSettings, dict[str, Any]]:
     """The same with whole paths: another node has another working directory. Links stay: slides have their names."""
+    from ..slides.encoders.spec import is_file
+
     name = str(Path(load["name"]).absolute()) if is_file(load["name"]) else load["name"]
     weights = load["weights"] and load["weights"].absolute()
     masks = settings.masks and settings.masks.absolute()
@@ -113,7 +120,7 @@ def everywhere(
     return paths, replace(settings, masks=masks), {**load, "name": name, "weights": weights}
 
 
-def show_extracted(found: list[Extracted], screen: Console, where: str) -> None:
+def show_extracted(found: "list[Extracted]", screen: Console, where: str) -> None:
     """How many of each kind, then those that have no features."""
     counts = {status: sum(one.status == status for one in found) for status in dict.fromkeys(o.status for o in found)}
     tiles, seconds = sum(one.tiles for one in found), sum(one.seconds for one in found if one.tiles)
@@ -128,7 +135,7 @@ def show_extracted(found: list[Extracted], screen: Console, where: str) -> None:
         if one.status == "elsewhere":
             screen.print(f"Another process is at work on {escape(one.slide)}.", highlight=False, soft_wrap=True)
         if one.error:
-            Console(stderr=True).print(f"[bold red]Failed:[/] {escape(one.error)}", highlight=False, soft_wrap=True)
+            console(stderr=True).print(f"[bold red]Failed:[/] {escape(one.error)}", highlight=False, soft_wrap=True)
 
 
 @app.command()
@@ -137,6 +144,8 @@ def encoders() -> None:
 
     Example: `jigsawmil encoders`
     """
+    from ..slides.encoders import SPECS
+
     table = Table(box=None, pad_edge=False)
     for name in ("encoder", "features", "tile", "from", "access", "licence"):
         table.add_column(name, justify="right" if name in ("features", "tile") else "left", no_wrap=True)

@@ -1,25 +1,17 @@
-"""Verbs about what a model looked at: draw it, export it, ask whether it can be trusted."""
+"""Verbs about what a model looked at: draw it, export it, ask whether it can be trusted.
+
+What computes is imported when a verb runs: its --help and its wrong flags need none of it.
+"""
 
 from contextlib import nullcontext
 from pathlib import Path
 from typing import Annotated, Any
 
-import numpy as np
 import typer
 
 from ..errors import ConfigError
 from ..files import writing_to
-from ..maps.contact_sheet import write_contact_sheet
-from ..maps.faithfulness import judge
-from ..maps.heatmap import write_heatmap
-from ..maps.patch_maps import NO_EVIDENCE
-from ..report.trust import trust_sentence
-from ..slides.slide import open_slide
-from ..study.run import open_run
-from ..study.slide_maps import MapExport, every_map, maps_of, the_cohort
-from ..study.trust import case_curves, chosen_cases, write_trust
 from ..train.config import TrainConfig
-from ..train.devices import pick_device
 from .app import app
 from .arguments import Attribution, Device, NoBoundsShift, Quiet, ReadingOptions
 from .groups import grouped
@@ -61,6 +53,15 @@ def heatmap(
 
     Example: `jigsawmil heatmap run TCGA-CR-7395 --slide TCGA-CR-7395.svs --top 12 --out heatmap.png`
     """
+    import numpy as np
+
+    from ..maps.contact_sheet import write_contact_sheet
+    from ..maps.heatmap import write_heatmap
+    from ..maps.patch_maps import NO_EVIDENCE
+    from ..slides.slide import open_slide
+    from ..study.slide_maps import maps_of
+    from ..train.devices import pick_device
+
     screen = console()
     pick_device(device)
     if top is not None and slide is None:
@@ -121,6 +122,10 @@ def export(
 
     Example: `jigsawmil export run --format geojson --slides slides --out maps`
     """
+    from ..maps.patch_maps import NO_EVIDENCE
+    from ..study.slide_maps import MapExport, every_map
+    from ..train.devices import pick_device
+
     screen = console()
     pick_device(device)
     exported = MapExport(out, format, slides=slides, mpp=options.mpp, bounds=not no_bounds_shift)
@@ -157,6 +162,13 @@ def ask_faithfulness(
 
     Example: `jigsawmil faithfulness run --variant graph-abmil+jigsaw`
     """
+    from ..maps.faithfulness import judge
+    from ..report.trust import trust_sentence
+    from ..study.run import open_run
+    from ..study.slide_maps import the_cohort
+    from ..study.trust import case_curves, chosen_cases, write_trust
+    from ..train.devices import pick_device
+
     screen = console()
     pick_device(device)
     opened = open_run(run)

@@ -1,27 +1,23 @@
-"""Verbs about one model: train it, apply it."""
+"""Verbs about one model: train it, apply it.
+
+What computes is imported when a verb runs: its --help and its wrong flags need none of it.
+"""
 
 from dataclasses import asdict, dataclass
 from functools import partial
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 from rich.console import Console
 from rich.markup import escape
 
-from ..cluster.parallel import fit_together
 from ..config import one_of
 from ..errors import ConfigError
 from ..files import writing_to
-from ..maps.predict import SlidePredictor, patient_table
 from ..nn.options import DEFAULT_METHOD, METHODS, check_method
-from ..train.checkpoint import load_model
+from ..slides.extract_settings import ExtractSettings
 from ..train.config import TrainConfig
-from ..train.decision import Decision
-from ..train.fold import fit_split
-from ..train.from_slides import EXTRACT, Extraction, SlideOptions
-from ..train.out_of_fold import performance_lines
-from ..train.train_model import refuse_model, train_model
 from .app import app
 from .arguments import (
     COHORT,
@@ -41,10 +37,11 @@ from .choosing import ChooseOptions
 from .extract import TrustCode, Weights, Workers, show_extracted
 from .groups import grouped
 from .options import MethodOptions, TargetOptions
-from .progress import FitProgress
-from .progress_tiles import TilesProgress
 from .screen import console, tracked
-from .show import show_cohort, show_left_out
+
+if TYPE_CHECKING:
+    from ..train.decision import Decision
+    from ..train.from_slides import Extraction
 
 MOST = 20  # predictions that are printed; all are in the file
 
@@ -59,7 +56,7 @@ class WholeSlideOptions:
         float | None, typer.Option(help="Edge of a patch in microns, where the model does not know.")
     ] = None
     masks: Masks = None
-    workers: Workers = EXTRACT.workers
+    workers: Workers = ExtractSettings.workers
 
 
 @dataclass(frozen=True)
@@ -74,6 +71,8 @@ class PatientOptions:
     patient_column: Annotated[str | None, typer.Option(help=COHORT["patient_column"].help)] = None
 
     def table(self) -> dict[str, str] | None:
+        from ..maps.predict import patient_table
+
         return patient_table(self.labels, slide_column=self.slide_column, patient_column=self.patient_column)
 
 
@@ -96,6 +95,14 @@ def train(
     Example: `jigsawmil train --labels labels.csv --features features --method graph-abmil+jigsaw --out model`;
     `--choose k=8,24,50` chooses a setting first, by cross-validation
     """
+    from ..cluster.parallel import fit_together
+    from ..train.checkpoint import load_model
+    from ..train.fold import fit_split
+    from ..train.out_of_fold import performance_lines
+    from ..train.train_model import refuse_model, train_model
+    from .progress import FitProgress
+    from .show import show_cohort
+
     screen = console()
     check_method(method, "--method")
     settings, source, choice = options.settings(method), target.source(table), chosen.choice()
@@ -130,7 +137,7 @@ def train(
 def predict(
     model: Annotated[Path, typer.Argument(help="Folder of a model.")],
     inputs: Annotated[
-        list[Path], typer.Argument(metavar="SLIDES|FEATURES...", help="Slides or feature files, or folders of either.")
+        list[Path], typer.Argument(metavar="SLIDES|FEATURES", help="Slides or feature files, or folders of either.")
     ],
     extraction: WholeSlideOptions,
     patients: PatientOptions,
@@ -152,6 +159,10 @@ def predict(
 
     Example: `jigsawmil predict model slide.svs --heatmap maps`, `jigsawmil predict model features --attention maps`
     """
+    from ..maps.predict import SlidePredictor
+    from ..train.from_slides import SlideOptions
+    from .show import show_left_out
+
     screen = console()
     options = SlideOptions(slide_mpp=slide_mpp, **asdict(extraction))
     predictor = SlidePredictor(
@@ -184,7 +195,9 @@ def predict(
         raise typer.Exit(1)
 
 
-def _extract(extraction: Extraction, screen: Console, quiet: bool) -> None:
+def _extract(extraction: "Extraction", screen: Console, quiet: bool) -> None:
+    from .progress_tiles import TilesProgress
+
     for note in extraction.notes:
         screen.print(f"Note: {note}")
     with writing_to(extraction.folder), TilesProgress(screen, len(extraction.slides), quiet) as progress:

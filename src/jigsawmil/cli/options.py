@@ -123,7 +123,7 @@ class MethodOptions:
     own: Annotated[
         list[str] | None,
         typer.Option(
-            "--option", help="Option of a model from elsewhere, such as package.module:factory: --option heads=4."
+            "--option", help="Option of a model from elsewhere (package.module:factory), such as --option heads=4."
         ),
     ] = None
 

@@ -5,7 +5,6 @@ from typing import Annotated
 
 import typer
 
-from ..study.run_folder import RunFolder
 from .app import app
 from .screen import console
 
@@ -20,6 +19,7 @@ def report(
     Example: `jigsawmil report run --out report.html`
     """
     from ..report.page import write_report
+    from ..study.run_folder import RunFolder
 
     written = write_report(run, out or RunFolder(run).report)
     console().print(f"The report is {written}", soft_wrap=True, highlight=False)

@@ -83,7 +83,7 @@ def show_study(study: Study, target: str | Path, where: WhereOptions, quiet: boo
     pictures = finish_run(run)
     screen.print(f"Tables in {out}, {len(pictures)} pictures in {run.files.plots}.", soft_wrap=True)
     if run.failed:
-        show_failures(run, Console(stderr=True))
+        show_failures(run, console(stderr=True))
     if mirror:
         mirror.send_missing()
         mirror.send_tables()

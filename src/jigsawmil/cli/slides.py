@@ -2,27 +2,21 @@
 
 from functools import partial
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
-import numpy as np
 import typer
-from rich.console import Console
 from rich.markup import escape
 
 from ..errors import ConfigError, SlideError
 from ..files import writing_to
-from ..slides.encoders import encoder_spec
-from ..slides.extract_one import ExtractSettings, check_masks, origin_of, tissue_of
-from ..slides.geojson_mask import write_geojson
-from ..slides.slide import open_slide, write_picture
-from ..slides.tiles import make_tiles, preview
-from ..synthetic.painted import paint_cohort
 from .app import app
 from .arguments import Out, Quiet, SlidesArgument
 from .groups import grouped
 from .screen import console, tracked
-from .show import slide_files
 from .tiles import TileOptions
+
+if TYPE_CHECKING:
+    from ..slides.extract_settings import ExtractSettings
 
 
 @app.command()
@@ -38,6 +32,10 @@ def tissue(
 
     Example: `jigsawmil tissue slide.svs --encoder uni --out tissue`
     """
+    from ..slides.encoders import encoder_spec
+    from ..slides.extract_one import check_masks
+    from .show import slide_files
+
     screen = console()
     if out.resolve() in {path.resolve() for path in slides}:
         raise ConfigError(f"--out {out}: the slides lie there, and pictures could pass for slides. Give another.")
@@ -54,13 +52,20 @@ def tissue(
             else:
                 screen.print(escape(line), highlight=False, soft_wrap=True)
     for why in failed:
-        Console(stderr=True).print(f"[bold red]Failed:[/] {escape(why)}", highlight=False, soft_wrap=True)
+        console(stderr=True).print(f"[bold red]Failed:[/] {escape(why)}", highlight=False, soft_wrap=True)
     if failed:
         raise typer.Exit(1)
 
 
-def _look(path: Path, out: Path, settings: ExtractSettings) -> str:
+def _look(path: Path, out: Path, settings: "ExtractSettings") -> str:
     """Write the three files of a slide; the line to print."""
+    import numpy as np
+
+    from ..slides.extract_one import origin_of, tissue_of
+    from ..slides.geojson_mask import write_geojson
+    from ..slides.slide import open_slide, write_picture
+    from ..slides.tiles import make_tiles, preview
+
     with open_slide(path, settings.slide_mpp) as slide:
         found = tissue_of(slide, settings.masks, settings.shift)
         tiles = make_tiles(slide, found, settings.tiles)
@@ -88,6 +93,8 @@ def paint_slides(
 
     Example: `jigsawmil paint --slides 20 --out painted`
     """
+    from ..synthetic.painted import paint_cohort
+
     screen = console()
     follow = partial(tracked, total=slides, words=f"Painting {slides} slides", screen=screen, quiet=quiet)
     paint_cohort(out, slides, kind, seed=seed, patches=patches, artefacts=artefacts, follow=follow)

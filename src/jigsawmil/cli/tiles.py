@@ -3,16 +3,17 @@
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 from rich.console import Console
 
 from ..bags.tile_spec import DEFAULT_TILES, TileSpec
-from ..slides.encoders import EncoderSpec
-from ..slides.extract_one import ExtractSettings
-from ..slides.scale import fit_tiles
+from ..slides.extract_settings import ExtractSettings
 from .arguments import Masks, NoBoundsShift, SlideMpp
+
+if TYPE_CHECKING:
+    from ..slides.encoders import EncoderSpec
 
 
 @dataclass(frozen=True)
@@ -32,9 +33,11 @@ class TileOptions:
     no_bounds_shift: NoBoundsShift = False
 
     def settings(
-        self, files: Sequence[Path], encoder: EncoderSpec | None, say: Console | None, **others: Any
+        self, files: Sequence[Path], encoder: "EncoderSpec | None", say: Console | None, **others: Any
     ) -> ExtractSettings:
         """How to cut these slides; what was decided about their resolution is printed."""
+        from ..slides.scale import fit_tiles
+
         asked = encoder or DEFAULT_TILES
         tiles = TileSpec(
             patch=asked.patch if self.patch is None else self.patch,

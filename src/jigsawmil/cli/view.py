@@ -7,7 +7,6 @@ from typing import Annotated
 
 import typer
 
-from ..study.run import open_run
 from .app import app
 from .arguments import Attribution
 from .screen import console
@@ -33,7 +32,8 @@ def view(
 
     Example: `jigsawmil view run --slides slides`
     """
-    from ..viewer.data import Library  # Bokeh takes a second to import, and only this verb needs it
+    from ..study.run import open_run
+    from ..viewer.data import Library
     from ..viewer.server import LOOPBACK, make_server
     from ..viewer.session import Session
 

@@ -15,7 +15,8 @@ from ..lazy import attach
 if TYPE_CHECKING:
     from .encoders import ENCODERS, Encoder, EncoderSpec, encode, encoder_spec, load_encoder, register_encoder
     from .extract_many import extract_slides
-    from .extract_one import Extracted, ExtractSettings, extract_slide
+    from .extract_one import Extracted, extract_slide
+    from .extract_settings import ExtractSettings
     from .find import find_slides
     from .slide import Slide, open_slide
     from .tiles import Tiles, make_tiles

@@ -26,47 +26,18 @@ import torch
 
 from ..bags.formats.trident import tile_geometry, write_features, write_patches
 from ..bags.provenance import MADE_FROM, Made, difference, read_made, slide_mark, whole_mark
-from ..bags.tile_spec import DEFAULT_TILES, TileSpec
-from ..config import choose, require
+from ..config import require
 from ..errors import ConfigError, JigsawmilError, SlideError
 from ..files import held, replacing, sweep
 from .encoders import Encoder, encode
+from .extract_settings import ExtractSettings
 from .geojson_mask import marked, read_geojson, write_geojson
 from .slide import Slide, open_slide, write_picture
 from .tiles import Tiles, make_tiles, preview
 from .tissue import Tissue, find_tissue, thumbnail_scale
 
 NO_TISSUE = ".no-tissue"  # in place of .h5: a slide that was looked at and has none
-PRECISIONS = ("float32", "bfloat16", "float16")
 FULL = {errno.ENOSPC, errno.EROFS, getattr(errno, "EDQUOT", errno.ENOSPC)}  # of a disk, whatever the slide
-
-
-@dataclass(frozen=True, kw_only=True)
-class ExtractSettings:
-    """slide_mpp: microns per level-0 pixel, where slides do not say. masks: a GeoJSON file, or a folder of them, one a
-    slide, in place of the tissue found here; shift: as QuPath writes and reads them, from the corner of the scanned
-    area. workers: threads that read. batch: tiles encoded at a time; None: 8 on a CPU, whose caches are small, else
-    64. renew: features of another slide of the same name, or of other settings, are made anew, not refused."""
-
-    tiles: TileSpec = DEFAULT_TILES
-    slide_mpp: float | None = None
-    masks: Path | None = None
-    shift: bool = True
-    workers: int = 2
-    batch: int | None = None
-    device: str = "cpu"
-    precision: str = "float32"
-    renew: bool = False
-
-    def __post_init__(self) -> None:
-        choose("precision", self.precision, PRECISIONS)
-        require("workers", self.workers, self.workers >= 1, "at least 1")
-        require("batch", self.batch, self.batch is None or self.batch >= 1, "at least 1")
-
-    @property
-    def at_once(self) -> int:
-        """Tiles encoded at a time."""
-        return self.batch or (8 if self.device == "cpu" else 64)
 
 
 @dataclass(frozen=True)

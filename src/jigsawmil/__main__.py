@@ -1,0 +1,5 @@
+"""`python -m jigsawmil`."""
+
+from .cli import main
+
+main()
