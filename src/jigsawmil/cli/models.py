@@ -3,7 +3,7 @@
 What computes is imported when a verb runs: its --help and its wrong flags need none of it.
 """
 
-from dataclasses import asdict, dataclass
+from dataclasses import asdict
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
@@ -16,14 +16,11 @@ from ..config import one_of
 from ..errors import ConfigError
 from ..files import writing_to
 from ..nn.options import DEFAULT_METHOD, METHODS, check_method
-from ..slides.extract_settings import ExtractSettings
 from ..train.config import TrainConfig
 from .app import app
 from .arguments import (
-    COHORT,
     Attribution,
     Device,
-    Masks,
     Memory,
     Out,
     PatchSize,
@@ -34,9 +31,10 @@ from .arguments import (
     Unit,
 )
 from .choosing import ChooseOptions
-from .extract import TrustCode, Weights, Workers, show_extracted
+from .extract import show_extracted
 from .groups import grouped
 from .options import MethodOptions, TargetOptions
+from .predicting import PatientOptions, WholeSlideOptions
 from .screen import console, tracked
 
 if TYPE_CHECKING:
@@ -44,36 +42,6 @@ if TYPE_CHECKING:
     from ..train.from_slides import Extraction
 
 MOST = 20  # predictions that are printed; all are in the file
-
-
-@dataclass(frozen=True)
-class WholeSlideOptions:
-    """What slides may need."""
-
-    weights: Weights = None
-    trust_code: TrustCode = False
-    patch_um: Annotated[
-        float | None, typer.Option(help="Edge of a patch in microns, where the model does not know.")
-    ] = None
-    masks: Masks = None
-    workers: Workers = ExtractSettings.workers
-
-
-@dataclass(frozen=True)
-class PatientOptions:
-    """Whose the slides are."""
-
-    labels: Annotated[
-        Path | None,
-        typer.Option(help="Table of slides and patients (a label table will do): also one prediction per patient."),
-    ] = None
-    slide_column: Annotated[str | None, typer.Option(help=COHORT["slide_column"].help)] = None
-    patient_column: Annotated[str | None, typer.Option(help=COHORT["patient_column"].help)] = None
-
-    def table(self) -> dict[str, str] | None:
-        from ..maps.predict import patient_table
-
-        return patient_table(self.labels, slide_column=self.slide_column, patient_column=self.patient_column)
 
 
 @app.command()
