@@ -1,7 +1,7 @@
 """The model: an encoder, a pooling, a head and perhaps a jigsaw task, chosen by a row of `METHODS`."""
 
 from abc import ABC, abstractmethod
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
 from typing import Any, NamedTuple
 
 import torch
@@ -134,7 +134,9 @@ def build_model(method: str, in_dim: int, *, seed: int = 0, **options: Any) -> M
 
     Example: `build_model("graph-abmil+jigsaw", in_dim=1024, conv="sage")(Batch.of([bag])).logits`
     """
-    config = from_mapping(ModelConfig, {"method": method, "in_dim": in_dim, **options}, "build_model")
+    known = {field.name for field in fields(ModelOptions)}
+    own = {name: value for name, value in peek_method(method).settings.items() if name in known}
+    config = from_mapping(ModelConfig, {"method": method, "in_dim": in_dim, **own, **options}, "build_model")
     return seeded_model(config, seed)
 
 
@@ -146,9 +148,14 @@ def seeded_model(config: ModelConfig, seed: int) -> Model:
 
 
 def make_model(config: ModelConfig) -> Model:
-    """A model of our parts, or by the factory of its method."""
-    if not METHODS[config.method].foreign:
-        return PartsModel(config)
-    from .foreign import ForeignModel  # which knows this file
+    """A model of our parts, a regression, or what the factory of its method makes."""
+    method = METHODS[config.method]
+    if method.regression:
+        from .regression import PooledRegression
 
-    return ForeignModel(config)
+        return PooledRegression(config)
+    if method.foreign:
+        from .foreign import ForeignModel  # which knows this file
+
+        return ForeignModel(config)
+    return PartsModel(config)

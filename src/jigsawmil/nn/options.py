@@ -20,7 +20,8 @@ class Method(NamedTuple):
 
     members: of a committee, the settings of each kind of model in it, over those that the user gives.
     settings: of the method itself, where the user gives none. factory: of a foreign method, which has no parts of ours;
-    None: its code has to be imported. positions: whether such a one looks at coordinates.
+    None: its code has to be imported. positions: whether such a one looks at coordinates. regression: it has no
+    encoder; the pooled features go into a regression that is fitted at once, see `nn/regression.py`.
     """
 
     graph: bool
@@ -31,6 +32,7 @@ class Method(NamedTuple):
     settings: Mapping[str, Any] = MappingProxyType({})
     factory: Factory | None = None
     positions: bool = True
+    regression: bool = False
 
     @property
     def foreign(self) -> bool:
@@ -41,8 +43,10 @@ class Method(NamedTuple):
         """Whether the code of a foreign method has to be imported before it can be used."""
         return self.foreign and self.factory is None
 
-    def uses(self, part: str) -> bool:
-        """Whether a setting about a part of models can change what is learnt; see `Setting.part`."""
+    def uses(self, name: str, part: str) -> bool:
+        """Whether a setting can change what is learnt. part: of models, that it is about, see `Setting.part`."""
+        if self.regression:
+            return name in OF_REGRESSION
         return {GRAPH: self.graph, JIGSAW: self.jigsaw}.get(part, True)
 
     @property
@@ -57,6 +61,7 @@ class Method(NamedTuple):
         return "gated-attention" if self.pooling == "attention" and options.gated else self.pooling
 
 
+OF_REGRESSION = ("method", "level", "members", "class_weights")
 UNLOADED = Method(graph=False, pooling="", jigsaw=False)  # one whose code was not imported
 
 
@@ -96,7 +101,7 @@ class _Methods(Mapping[str, Method]):
             if name in rows:
                 return rows[name]
         pooling = name.removeprefix("graph-").removesuffix("+jigsaw")
-        if pooling in POOLINGS and all(row.pooling != pooling for row in self._rows.values()):
+        if pooling in POOLINGS and all(row.pooling != pooling for row in self._rows.values() if not row.regression):
             return Method(name.startswith("graph-"), pooling, name.endswith("+jigsaw"))
         return UNLOADED if is_path(name) or name in entry_point_paths() else None
 
@@ -135,8 +140,11 @@ COMMITTEE: tuple[Mapping[str, Any], ...] = (
     {"method": "graph-abmil", "k": 8, "kinds": 8},
 )
 
+# ABMIL in the field's common form, that of MIL-Lab: a layer of 512, a gated attention of 384, dropout 0.25.
+GATED: Mapping[str, Any] = {"layers": 1, "hidden": 512, "gated": True, "attention_dim": 384, "dropout": 0.25}
+
 # Okabe and Ito's colours (safe for the colour-blind): blue without a graph, green to red with one; the darker of two
-# neighbours has the jigsaw. A committee has wine, of Paul Tol's palette.
+# neighbours has the jigsaw. A committee and the baselines have colours of Paul Tol's palette.
 METHODS = _Methods(
     {
         "abmil": Method(graph=False, pooling="attention", jigsaw=False, colour="#56B4E9"),
@@ -145,9 +153,13 @@ METHODS = _Methods(
         "graph-abmil": Method(graph=True, pooling="attention", jigsaw=False, colour="#E69F00"),
         "graph-abmil+jigsaw": Method(graph=True, pooling="attention", jigsaw=True, colour="#D55E00"),
         "committee": Method(graph=True, pooling="attention", jigsaw=True, colour="#882255", members=COMMITTEE),
+        "mean-lr": Method(graph=False, pooling="mean", jigsaw=False, colour="#999933", regression=True),
+        "max-lr": Method(graph=False, pooling="max", jigsaw=False, colour="#DDCC77", regression=True),
+        "abmil-gated": Method(graph=False, pooling="attention", jigsaw=False, colour="#332288", settings=GATED),
     }
 )
-SINGLE_METHODS = tuple(name for name, method in METHODS.items() if not method.members)
+BASELINES = ("mean-lr", "max-lr", "abmil-gated")
+SINGLE_METHODS = tuple(name for name, method in METHODS.items() if not method.members and name not in BASELINES)
 DEFAULT_METHOD = "graph-abmil+jigsaw"
 JIGSAW_HEADS = ("linear", "mlp")
 IMPOSTERS = ("all", "centre", "neighbours")

@@ -31,6 +31,10 @@ def method_words(settings: Mapping[str, Any]) -> str:
         return "Several kinds of model whose logits are averaged: " + " ".join(
             f"({i}) {k}" for i, k in enumerate(kinds, 1)
         )
+    pooled = "All slides of a patient are pooled into one prediction." * (s.level == "patient")
+    if method.regression:
+        value = "the largest value of each feature over its patches" if method.pooling == "max" else "its mean features"
+        return f"No network: each slide is described by {value}, standardised, and these go into a regression. {pooled}"
     layers = f"{model.layers} layer{'s' * (model.layers != 1)}"
     if method.graph:
         heads = f", {model.heads} heads" if model.heads > 1 else ""
@@ -42,9 +46,7 @@ def method_words(settings: Mapping[str, Any]) -> str:
     parts.append(POOLINGS[method.pooling_with(model)].describe(model))
     jigsaw = f"jigsaw: {JIGSAWS[model.jigsaw].describe(model)}; {s.train.lambda_.rule().describe()}"
     parts.append(jigsaw if method.jigsaw else "no jigsaw")
-    if s.level == "patient":
-        parts.append("all slides of a patient are pooled into one prediction")
-    return f"{'. '.join(part[0].upper() + part[1:] for part in parts)}."
+    return f"{'. '.join(part[0].upper() + part[1:] for part in parts)}. {pooled}".strip()
 
 
 def _foreign_words(settings: Settings, method: Method) -> str:
@@ -59,6 +61,12 @@ def _foreign_words(settings: Settings, method: Method) -> str:
 def training_words(settings: Mapping[str, Any]) -> str:
     level, train = known_settings(settings).level, known_settings(settings).train
     members, parts = len(known_settings(settings).each_member()), parts_held_out(known_settings(settings))
+    if peek_method(known_settings(settings).method).regression:
+        several = f"{members} models, whose logits are averaged{_own_part(train)}; each " if members > 1 else ""
+        return (
+            f"{several or 'A regression '}fitted at once, with the ridge penalty that has the least log loss in a "
+            f"cross-validation over the training patients{', classes weighted by rarity' * train.class_weights}."
+        )
     held = train.validation if members == 1 else 1 / parts
     if train.patience:
         stop = (

@@ -80,7 +80,7 @@ class Choice:
 
 def _matters(name: str, method: str) -> bool:
     """Whether a setting can change what a method learns."""
-    return name not in unused(method) and METHODS[method].uses(PARTS[name])
+    return name not in unused(method) and METHODS[method].uses(name, PARTS[name])
 
 
 def _name(settings: Settings, options: Mapping[str, Any]) -> str:

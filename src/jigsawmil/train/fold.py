@@ -6,12 +6,15 @@ from pathlib import Path
 from ..cohort.splits import Fold, inner_split
 from ..errors import SplitError
 from ..nn.model import Model, seeded_model
+from ..nn.options import METHODS
+from ..nn.regression import PooledRegression
 from .checkpoint import ModelCard
 from .decision import Decision
 from .feed import Feed
 from .fit import fit
 from .origin import origin
 from .progress import Epoch, Progress
+from .regression import fit_regression
 from .seeds import fold_seed
 from .settings import Settings
 from .sharing import ALONE, Sharing
@@ -34,6 +37,12 @@ def fit_split(
     member: its number in an ensemble, which gives it a seed of its own."""
     cohort, config = feed.cohort, settings.train
     train, val = list(split.train), list(split.val)
+    own = fold_seed(seed, fold, member)
+    if METHODS[settings.method].regression:  # a member of an ensemble is judged by what it holds out
+        model = seeded_model(settings.model_config(cohort.dim, cohort.task, len(cohort.classes)), own)
+        assert isinstance(model, PooledRegression)
+        slides = train if member is not None else train + val
+        return model, fit_regression(model, feed, slides, config, seed=own, on_epoch=on_epoch)
     if config.patience and not val:
         rows = cohort.rows_of(train)
         patients, labels = list(cohort.patients[rows]), list(cohort.strata[rows])
@@ -45,7 +54,6 @@ def fit_split(
     if not config.patience:
         train, val = train + val, []
     shape = settings.model_config(cohort.dim, cohort.task, len(cohort.classes))
-    own = fold_seed(seed, fold, member)
     model = seeded_model(shape, own)
     progress = fit(
         model,

@@ -179,7 +179,8 @@ def _varied(kinds: Sequence[Mapping[str, Any]]) -> set[str]:
     return {
         one.name.rstrip("_")
         for one in settings_of(Settings)
-        if all(one.name in kind or not row.uses(one.part) for kind, row in each) and one.name != "method"
+        if all(one.name in kind or not row.uses(one.name.rstrip("_"), one.part) for kind, row in each)
+        and one.name != "method"
     }
 
 
