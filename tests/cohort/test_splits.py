@@ -8,7 +8,15 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from jigsawmil.cohort.splits import Fold, check_folds, inner_split, make_folds, member_splits
+from jigsawmil.cohort.splits import (
+    Fold,
+    check_folds,
+    describe_splits,
+    design_of,
+    inner_split,
+    make_folds,
+    member_splits,
+)
 from jigsawmil.errors import SplitError
 
 BRCA = Path(__file__).parents[2] / "../shared/data/clinical/tcga_brca_slides.csv"
@@ -222,6 +230,21 @@ def test_check_folds_admits_repeated_hold_out_only_when_told():
         check_folds([Fold(train=tuple(IDS), test=())], IDS, PATIENTS, each_once=False)
     with pytest.raises(SplitError, match="no fold at all"):
         check_folds([], IDS, PATIENTS, each_once=False)
+
+
+def test_what_folds_amount_to_is_said_with_the_slides_that_are_not_used():
+    halves = [Fold(train=("01a", "01b"), test=("02a", "03a", "04a")), Fold(train=("02a", "03a"), test=("01a", "01b"))]
+    assert describe_splits(halves, IDS, PATIENTS) == []  # every slide is tested
+    once = describe_splits(halves[:1], [*IDS, "05a"], [*PATIENTS, "05"])
+    assert once == [
+        "Splits: one test set; 3 of 6 slides are tested, 2 are only trained or validated on. In no part of any split, "
+        "so not used: 05a."
+    ]
+    again = Fold(train=("01a", "01b"), test=("03a", "04a"))
+    (said,) = describe_splits([halves[0], again], IDS, PATIENTS)
+    assert "repeated hold-out, 2 test sets that share patients; 3 of 5" in said
+    assert design_of([{"a": "p"}, {"b": "p"}]) == "repeated hold-out"  # two slides of one patient
+    assert design_of([{"a": "p"}, {"a": "p"}]) == "hold-out"  # two trainings for one test set
 
 
 def test_any_slide_moved_to_the_other_side_is_refused():

@@ -4,6 +4,7 @@ import numpy as np
 import pandas as pd
 import pytest
 from scipy.stats import chi2, kstest, norm
+from scipy.stats import t as student
 from sklearn.datasets import make_moons
 from sklearn.metrics import roc_auc_score
 from sklearn.model_selection import RepeatedStratifiedKFold, cross_val_score
@@ -310,6 +311,57 @@ def test_summary_equals_its_parts() -> None:
     pd.testing.assert_frame_equal(got, summarise(frame, resamples=200))
     shuffled = frame.sample(frac=1, random_state=0).sort_values("variant", kind="stable")
     pd.testing.assert_frame_equal(got, summarise(shuffled, resamples=200))
+
+
+def training(frame: pd.DataFrame, number: int) -> pd.DataFrame:
+    """Of each fold, the first so many slides that it does not test."""
+    parts = []
+    for (seed, fold), rows in frame.groupby(["seed", "fold"]):
+        rest = frame.loc[~frame["patient_id"].isin(rows["patient_id"]), ["slide_id", "patient_id"]].drop_duplicates()
+        parts.append(rest.head(number).assign(seed=seed, fold=fold))
+    return pd.concat(parts)
+
+
+def test_one_test_set_has_delongs_figures_and_no_t() -> None:
+    frame = predictions({"a": 0.8, "b": 1.6})
+    test = frame[frame["fold"] == 0]
+    row, mine = summarise(test, resamples=50).iloc[0], test[test["variant"] == "a"]
+    want = delong_interval(mine["label"], mine["probability"])
+    assert row["design"] == "hold-out"
+    assert (row["auc_oof"], row["auc_low"], row["auc_high"]) == pytest.approx(want)
+    got = compare_methods(test, training=training(frame, 40)[lambda t: t["fold"] == 0]).iloc[0]
+    wanted = delong_test(mine["label"], mine["probability"], test.loc[test["variant"] == "b", "probability"])
+    assert (got["difference"], got["delong_z"], got["delong_p"]) == pytest.approx(wanted)
+    assert np.isnan(got["t_p"])
+    assert got["resamples"] == 1
+    twice = pd.concat([test, test.assign(fold=1, probability=test["probability"] ** 2)])  # the model trained twice
+    assert summarise(twice, resamples=50).iloc[0][["design", "slides"]].tolist() == ["hold-out", 30]
+    assert compare_methods(twice).iloc[0]["resamples"] == 1
+
+
+def test_nothing_is_pooled_over_test_sets_that_overlap() -> None:
+    frame = predictions({"a": 0.8, "b": 1.2}, slides=120, folds=4)
+    moved = frame.assign(fold=10 + (frame["patient_id"].astype(int) // 4) % 4)
+    moved = moved.assign(probability=moved["probability"] ** 2)
+    both = pd.concat([frame, moved[moved["fold"] != 10]])
+    sizes = training(both, 60)
+    rows = summarise(both, training=sizes).set_index("variant")
+    areas = both.groupby(["variant", "fold"]).apply(lambda g: roc_auc_score(g["label"], g["probability"]))
+    assert (rows["design"] == "repeated hold-out").all()
+    assert rows["auc_mean"].to_dict() == pytest.approx(areas.groupby("variant").mean().to_dict())
+    assert rows[["auc_oof", "auc_low", "boot_low", "boot_high"]].isna().all(axis=None)
+    n_test = len(both) / 2 / 7
+    half = student.ppf(0.975, 6) * np.sqrt((1 / 7 + n_test / 60) * areas["a"].var(ddof=1))
+    assert rows.loc["a", "auc_mean"] - rows.loc["a", "mean_low"] == pytest.approx(half)
+    briers = both[both["variant"] == "a"].groupby("fold").apply(lambda g: ((g["label"] - g["probability"]) ** 2).mean())
+    assert rows.loc["a", "brier"] == pytest.approx(briers.mean())
+    got = compare_methods(both, training=sizes).iloc[0]
+    assert np.isnan(got["delong_p"])
+    assert got["difference"] == pytest.approx(got["fold_difference"])
+    want = corrected_t_test(areas["a"] - areas["b"], n_train=60, n_test=n_test)
+    assert (got["t"], got["t_p"], got["resamples"]) == pytest.approx((want.t, want.p, 7))
+    with pytest.raises(StudyError, match="more than once by one method in one fold"):
+        summarise(pd.concat([both, both.head(1)]))
 
 
 def test_a_fold_of_one_class_is_left_out_and_counted() -> None:

@@ -9,12 +9,18 @@ from typing import Any
 import pandas as pd
 import pytest
 
+from jigsawmil.cohort.cohort import Cohort
+from jigsawmil.cohort.split_files import write_clam
 from jigsawmil.cohort.splits import Fold
 from jigsawmil.errors import JigsawmilError, SplitError, StudyError
+from jigsawmil.report.describe import study_toml
+from jigsawmil.report.page import report_page
+from jigsawmil.study.compare import compare_methods
 from jigsawmil.study.plan import plan
 from jigsawmil.study.run_folder import RunFolder
 from jigsawmil.study.runner import cross_validate
 from jigsawmil.study.study import Study
+from jigsawmil.study.study_file import read_study
 from jigsawmil.train import fold as run
 
 StudyOf = Callable[..., Study]
@@ -87,6 +93,45 @@ def test_a_split_that_leaks_is_refused(tmp_path: Path, phantom: Path, study_of: 
     with pytest.raises(SplitError, match=patient):
         plan(study_of(phantom, ("abmil",), splits={"c": str(tmp_path / "leak.json")}), tmp_path / "other")
     assert len(slides) == 1
+
+
+def test_hold_outs_of_other_tools_are_run_and_reported_as_what_they_are(
+    tmp_path: Path, phantom: Path, study_of: StudyOf
+) -> None:
+    (jobs, cohorts) = plan(study_of(phantom, ("abmil",), folds=3), tmp_path / "folds")
+    cohort, one = cohorts["c"], jobs[0].split
+    other = Fold(train=one.test, test=one.train)
+    write_clam([one, replace(other, train=one.test[1:]), jobs[1].split], tmp_path / "clam", *names(cohort))
+    study = study_of(phantom, splits={"c": str(tmp_path / "clam")}, seeds=(3,))
+    run = cross_validate(study, tmp_path / "run")
+    assert set(run.predictions["fold"]) == {0, 1, 2}
+    assert len(run.predictions) == 2 * sum(len(fold.test) for fold in (one, other, jobs[1].split))
+    assert "3 test sets that share patients; 12 of 12 slides are tested" in run.notes["c"][0]
+    page = report_page(run)
+    assert "test is not computed: it takes cases for independent" in page
+    assert "mean of several models and no figure of one of them" in page
+    training = run.training("c")
+    assert training.groupby("fold")["slide_id"].nunique().to_dict() == {
+        0: len(one.train), 1: len(one.test) - 1, 2: len(jobs[1].split.train)
+    }  # fmt: skip
+    again = compare_methods(run.predictions, training=training)
+    assert again["t_p"].iloc[0] == run.comparisons["t_p"].iloc[0]
+    (tmp_path / "again.toml").write_text(study_toml(run))
+    assert plan(read_study(tmp_path / "again.toml"), tmp_path / "run")[0][0].done  # the same folds
+
+    (tmp_path / "clam" / "splits_1.csv").unlink()
+    (tmp_path / "clam" / "splits_2.csv").unlink()
+    single = cross_validate(study_of(phantom, ("abmil",), splits={"c": str(tmp_path / "clam")}), tmp_path / "single")
+    assert single.summary["design"].tolist() == ["hold-out"]
+    assert len(single.predictions) == len(one.test)
+    with pytest.raises(StudyError, match="choose a slide that they test"):
+        single.jobs_of(one.train[0])
+    (tmp_path / "single.toml").write_text(study_toml(single))
+    assert plan(read_study(tmp_path / "single.toml"), tmp_path / "single")[0][0].done
+
+
+def names(cohort: Cohort) -> tuple[list[str], list[str]]:
+    return list(cohort.slide_ids), list(cohort.patients)
 
 
 @pytest.mark.parametrize("patience", [0, 1])

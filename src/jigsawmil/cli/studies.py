@@ -76,7 +76,9 @@ def compare(
     folds: Annotated[int, typer.Option(help="Folds of the cross-validation.")] = 3,
     seed: Seed = 0,
     seeds: Annotated[int, typer.Option(min=1, help="Repetitions: SEED, SEED + 1, ..., each with its own folds.")] = 1,
-    splits: Annotated[Path | None, typer.Option(help="Folds of another tool: CLAM, STAMP, Patho-Bench.")] = None,
+    splits: Annotated[
+        Path | None, typer.Option(help="Folds or hold-outs from a file: CLAM, STAMP, Patho-Bench, folds.json.")
+    ] = None,
     by_site: Annotated[bool, typer.Option("--by-site", help="Keep the slides of a site in one fold.")] = False,
     shuffle_control: Annotated[
         bool, typer.Option("--shuffle-control", help="Does place matter? Also with patches shuffled over their slide.")

@@ -1,7 +1,7 @@
 """Folds on disk: our `folds.json`, and the split files of CLAM, STAMP and Patho-Bench, read and written.
 
 Every reader refuses leaks and slides it cannot place. Whether each slide is tested exactly once is left to
-`check_folds`: CLAM's splits, and many of Patho-Bench's, are repeated hold-out and not meant to be.
+`check_folds`: CLAM's splits, official ones and many of Patho-Bench's are hold-outs and not meant to be.
 """
 
 import csv
@@ -10,7 +10,7 @@ import json
 import os
 import re
 from collections import defaultdict
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Collection, Iterable, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -22,14 +22,19 @@ from .splits import PARTS, Fold, Label, check_folds, slides_by_patient
 FORMAT, VERSION = "jigsawmil folds", 1
 CLAM_FILE, CLAM_BOOL_FILE = re.compile(r"splits_(\d+)\.csv"), re.compile(r"splits_(\d+)_bool\.csv")
 
+UNUSED = ("", "-1")  # what Patho-Bench writes of a slide that a fold does not use, in its few-shot splits
+
 Row = dict[str, str]
 
 
-def read_splits(path: str | Path, slide_ids: Sequence[str], patient_ids: Sequence[str]) -> list[Fold]:
+def read_splits(
+    path: str | Path, slide_ids: Sequence[str], patient_ids: Sequence[str], *, left_out: Collection[str] = ()
+) -> list[Fold]:
     """Folds of a file, or of a folder that holds one set of them; the kind is recognised by the content.
 
     Known: `folds.json`, CLAM's `splits_0.csv` ... (or `_bool`), STAMP's `splits.json`, Patho-Bench's `k=all.tsv`.
     Slide ids match with or without a file ending (.svs, .h5, ...). A `val` part becomes the fold's inner validation.
+    left_out: slides that the cohort left out, and has said so: tables of CLAM and Patho-Bench may name them.
 
     Example: `read_splits("clam/splits", cohort.slide_ids, cohort.patients)`
     """
@@ -50,6 +55,11 @@ def read_splits(path: str | Path, slide_ids: Sequence[str], patient_ids: Sequenc
         )
     resolve = _resolver(slide_ids)
     folds = [Fold(**{part: tuple(map(resolve, getattr(fold, part))) for part in PARTS}) for fold in folds]
+    if absent := {slide_name(name) for name in left_out} - set(slide_ids):
+        folds = [
+            Fold(**{part: tuple(s for s in getattr(fold, part) if slide_name(s) not in absent) for part in PARTS})
+            for fold in folds
+        ]
     _check(path, folds, slide_ids, patient_ids)
     return folds
 
@@ -249,9 +259,12 @@ def _clam_fold(path: Path, columns: list[str], rows: list[Row]) -> Fold:
 
 def _patho_bench_folds(path: Path, columns: list[str], rows: list[Row]) -> list[Fold]:
     names = _fold_columns(columns)
-    valid = {"", *PARTS}
+    valid = {*UNUSED, *PARTS}
     if wrong := [f"{row['slide_id']} {name}={row[name]!r}" for row in rows for name in names if row[name] not in valid]:
-        raise SplitError(f"{path.name}: {', '.join(wrong)}; expected train, val, test or a blank. Correct the table.")
+        raise SplitError(
+            f"{path.name}: {', '.join(wrong)}; expected train, val, test, or -1 or a blank for a slide that a "
+            "fold does not use. Correct the table."
+        )
     folds = [
         Fold(**{part: tuple(row["slide_id"] for row in rows if row[name] == part) for part in PARTS}) for name in names
     ]

@@ -3,6 +3,7 @@
 from collections import Counter, defaultdict
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from typing import Literal
 
 import numpy as np
 import pandas as pd
@@ -12,6 +13,7 @@ from ..errors import SplitError
 
 Label = int | str
 PARTS = ("train", "val", "test")
+Design = Literal["cross-validation", "hold-out", "repeated hold-out"]
 
 
 @dataclass(frozen=True)
@@ -160,8 +162,8 @@ def check_folds(
 ) -> None:
     """Refuse folds that leak or do not fit the cohort; one SplitError names everything that is wrong.
 
-    each_once=False admits repeated hold-out, as CLAM and much of Patho-Bench write it, where a slide may be tested
-    in several folds or in none.
+    each_once=False admits hold-outs, as CLAM, Patho-Bench and official splits have them: a slide may be tested in
+    several folds or in none, and may be in no part of any fold.
 
     Example: `check_folds(folds, cohort.slide_ids, cohort.patients)`
     """
@@ -171,10 +173,10 @@ def check_folds(
     for number, fold in enumerate(folds):
         problems += [f"fold {number}: {problem}" for problem in _fold_problems(fold, patient_of)]
     tests = Counter(slide for fold in folds for slide in set(fold.test))
-    used = {slide for fold in folds for part in PARTS for slide in getattr(fold, part)}
-    if unused := sorted(patient_of.keys() - used):
-        problems.append(f"in no fold at all: {', '.join(unused)} (leave them out of the labels, or add them)")
+    used = slides_in(folds)
     if each_once:
+        if unused := sorted(patient_of.keys() - used):
+            problems.append(f"in no fold at all: {', '.join(unused)} (leave them out of the labels, or add them)")
         if never := sorted((patient_of.keys() & used) - tests.keys()):
             problems.append(f"never tested: {', '.join(never)}")
         if often := sorted(slide for slide, times in tests.items() if times > 1):
@@ -186,6 +188,45 @@ def check_folds(
             f"{', every slide tested once' if each_once else ''} and only slides of the cohort. "
             "Correct the split, or make new folds.\n" + "\n".join(f"- {problem}" for problem in problems)
         )
+
+
+def slides_in(folds: Sequence[Fold]) -> set[str]:
+    """Slides that are in some part of some fold."""
+    return {slide for fold in folds for part in PARTS for slide in getattr(fold, part)}
+
+
+def design_of(tests: Sequence[Mapping[str, str]]) -> Design:
+    """What folds amount to by their test sets, each slide -> patient.
+
+    cross-validation: no two of them share a patient. hold-out: there is one, for however many trainings. repeated
+    hold-out: they overlap, so that a patient may be tested several times.
+    """
+    if len({frozenset(test) for test in tests}) == 1:
+        return "hold-out"
+    tested = Counter(patient for test in tests for patient in set(test.values()))
+    return "cross-validation" if max(tested.values(), default=1) == 1 else "repeated hold-out"
+
+
+def describe_splits(folds: Sequence[Fold], slide_ids: Sequence[str], patient_ids: Sequence[str]) -> list[str]:
+    """What a reader has to know of folds that are no cross-validation of the whole cohort; nothing of one that is."""
+    patient_of = dict(zip(slide_ids, patient_ids, strict=True))
+    tests = [{slide: patient_of[slide] for slide in fold.test} for fold in folds]
+    tested = set().union(*tests)
+    unused = sorted(patient_of.keys() - slides_in(folds))
+    never = len(patient_of) - len(tested) - len(unused)
+    words = {
+        "cross-validation": f"{len(folds)} test sets that share no patient",
+        "hold-out": "one test set" + (f", {len(folds)} trainings" if len(folds) > 1 else ""),
+        "repeated hold-out": f"repeated hold-out, {len(folds)} test sets that share patients",
+    }
+    design = design_of(tests)
+    if design == "cross-validation" and len(tested) == len(patient_of):
+        return []
+    said = f"Splits: {words[design]}; {len(tested)} of {len(patient_of)} slides are tested"
+    said += f", {never} are only trained or validated on." if never else "."
+    if unused:
+        said += f" In no part of any split, so not used: {', '.join(unused)}."
+    return [said]
 
 
 def _is_id(value: object) -> bool:

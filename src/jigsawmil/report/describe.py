@@ -108,7 +108,8 @@ def study_toml(run: Run) -> str:
     differ, shared = different(settings)
     one = settings[run.jobs[0].variant].flat()
     folds = {cohort: _given_folds(run, cohort) for cohort in run.cohorts}
-    lines = [f"folds = {max(job.fold for job in run.jobs) + 1}", f"seeds = {list(run.seeds)}"]
+    made = any(given is None for given in folds.values())
+    lines = [f"folds = {max(job.fold for job in run.jobs) + 1}"] * made + [f"seeds = {list(run.seeds)}"]
     lines += ["by_site = true"] * run.record.by_site
     choices = {name: known_choice(values) for name, values in run.record.choices.items()}
     for choice in list(choices.values())[:1]:

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 import numpy as np
 import pandas as pd
 
-from .tables import ALPHA, interval, p_text
+from .tables import ALPHA, interval, p_text, reached
 
 CHANCE = 0.5
 
@@ -23,17 +23,17 @@ class Answer:
 
 def answer(summary: pd.DataFrame, comparisons: pd.DataFrame, baseline: str) -> Answer:
     """Of one cohort: rows of its summary and comparisons. baseline: the method to beat, one of them."""
-    areas = summary.set_index(summary["variant"].astype(str))["auc_oof"].astype(float)
+    areas = pd.Series({str(row["variant"]): reached(row).auc for _, row in summary.iterrows()}, dtype=float)
     best = str(areas.idxmax()) if areas.notna().any() else str(summary["variant"].iloc[0])
     bounds = {str(row["variant"]): interval(row) for _, row in summary.iterrows()}
     by_chance = [method for method, (low, high) in bounds.items() if not (low > CHANCE or high < CHANCE)]
-    reached = f"{areas[best]:.3f} [{bounds[best][0]:.3f}, {bounds[best][1]:.3f}]"
+    stated = f"{areas[best]:.3f} [{bounds[best][0]:.3f}, {bounds[best][1]:.3f}]"
     if np.isnan(areas[best]):
         return Answer("No AUC is defined: the predictions lack a class.", (), best, False)
     if len(areas) == 1:
-        return Answer(f"{best} reaches an AUC of {reached}{_chance(*bounds[best])}.", ONLY_ONE, best, False)
+        return Answer(f"{best} reaches an AUC of {stated}{_chance(*bounds[best])}.", ONLY_ONE, best, False)
     told = {_pair(row): _told_by(row) for _, row in comparisons.iterrows()}
-    headline, apart = _headline(best, reached, areas, baseline, told, by_chance)
+    headline, apart = _headline(best, stated, areas, baseline, told, by_chance)
     further = [BEST_OF_SEVERAL]
     alike = [m for m in areas.index if m not in (best, baseline) and not told.get(frozenset((best, m)))]
     if alike and any(told.values()):
@@ -62,7 +62,7 @@ def overall(answers: Mapping[str, Answer], baseline: str) -> str:
 
 def _headline(
     best: str,
-    reached: str,
+    stated: str,
     areas: pd.Series,
     baseline: str,
     told: dict[frozenset[str], tuple[str, ...]],
@@ -74,14 +74,14 @@ def _headline(
             if len(by_chance) == len(areas)
             else "be told apart from another"
         )
-        return f"No method can {nor}; the highest AUC is that of {best}, {reached}.", False
+        return f"No method can {nor}; the highest AUC is that of {best}, {stated}.", False
     if len(by_chance) == len(areas):
-        return f"No method can be told from chance; the highest AUC is that of {best}, {reached}.", False
+        return f"No method can be told from chance; the highest AUC is that of {best}, {stated}.", False
     if best == baseline:
-        return f"No method improves on the baseline, {best}, which has the highest AUC, {reached}.", False
+        return f"No method improves on the baseline, {best}, which has the highest AUC, {stated}.", False
     tests = told.get(frozenset((best, baseline)), ())
     against = f"the baseline, {baseline} ({areas[baseline]:.3f})"
-    start = f"{best} has the highest AUC, {reached}"
+    start = f"{best} has the highest AUC, {stated}"
     if len(tests) == 2:
         return f"{start}, and both tests tell it apart from {against}.", True
     if tests:

@@ -11,6 +11,7 @@ from ..study.run import Run
 from ..tasks import Task
 from .headline import Answer, answer
 from .html import Html, tag
+from .tables import designs
 from .validation import validation_answer
 
 COUNTS = ("folds", "seeds", "slides", "patients", "undefined_folds")
@@ -36,7 +37,16 @@ class CohortPart:
     @property
     def predicted(self) -> str:
         """What the predictions are."""
-        return "Pooled out-of-fold predictions" if self.run.record.validation is None else "External predictions"
+        if self.run.record.validation is not None:
+            return "External predictions"
+        if self.repeated:
+            return (
+                "Each slide counts once, with its mean probability over the splits that tested it. This is a mean of "
+                "several models and no figure of one of them: the figures are those of the tables"
+            )
+        if designs(self.summary) == {"hold-out"}:
+            return "Predictions of the test set"
+        return "Pooled out-of-fold predictions"
 
     @cached_property
     def summary(self) -> pd.DataFrame:
@@ -56,6 +66,11 @@ class CohortPart:
     def pooled(self) -> dict[str, Pooled]:
         found = pool(self.predictions, self.classes, self.task)
         return {method: found[method] for method in self.summary["variant"]}
+
+    @property
+    def repeated(self) -> bool:
+        """Whether the folds are a repeated hold-out."""
+        return "repeated hold-out" in designs(self.summary)
 
     @cached_property
     def by_patient(self) -> dict[str, Pooled]:

@@ -10,7 +10,7 @@ from ..synthetic.phantom_options import is_phantom
 from ..train.settings import Settings
 from .describe import different, known_choice, known_settings, method_words, study_toml, training_words
 from .html import Html, join, listed, paragraphs, table, tag
-from .tables import counted
+from .tables import counted, designs
 from .validation import validation_command, validation_words
 
 VERSIONS = ("jigsawmil", "commit", "python", "torch", "numpy", "machine", "threads")
@@ -29,8 +29,9 @@ def methods_section(run: Run) -> Html:
     several = len(trained) > 1
     words = [f"{', '.join(names)}: {how}" if several else how for how, names in trained.items()]
     folds = validation_words(run) or (
-        "Cross-validation by patient: the slides of a patient are never on both sides. The test fold is seen by "
-        "nothing before it is scored: neither stopping nor the choice of an epoch, lambda or a threshold."
+        f"{' and '.join(sorted(designs(run.summary))).capitalize()} by patient: the slides of a patient are never on "
+        "both sides. The test fold is seen by nothing before it is scored: neither stopping nor the choice of an "
+        "epoch, lambda or a threshold."
     )
     return join([tag("dl", *entries), tag("h4", "Training"), paragraphs([*words, folds])], "\n")
 

@@ -25,7 +25,7 @@ from .plots.curves import band_figure
 from .plots.forest import forest_figure
 from .plots.training import read_traces, trace_figure
 from .plots.trust import trust_figure
-from .tables import bounded, comparison_table, counted, number, summary_table
+from .tables import bounded, comparison_table, counted, designs, number, summary_table
 from .validation import validation_section
 
 CALIBRATED = ("brier", "ece", "calibration_slope", "calibration_intercept")
@@ -90,6 +90,10 @@ def results_section(part: CohortPart) -> Html:
     shown = figures(summary_table(part.summary), part.marks, without=CALIBRATION)
     forest = forest_figure(part.summary, fold_areas(part.predictions, part.classes, part.task.name), part.styles)
     caption = "Pooled AUC with its 95 % interval, the mean of the folds, and each test fold by itself."
+    if part.repeated:
+        caption = "Mean AUC over the splits with its 95 % interval, and each test set by itself."
+    elif designs(part.summary) == {"hold-out"}:
+        caption = "AUC on the test set with its 95 % interval, and each training by itself."
     return join([shown, picture(forest, "AUC of each method with its interval", caption)])
 
 
@@ -102,6 +106,18 @@ def comparison_section(part: CohortPart) -> Html:
         "would differ on new patients; the corrected t-test asks whether the methods would differ when trained anew. A "
         "difference that both confirm is real; one that only DeLong's confirms may be the luck of a training run.",
     ]
+    if part.repeated:
+        words[1] = (
+            "The corrected t-test asks whether the methods would differ when trained again, and allows for splits "
+            "that share patients. DeLong's test is not computed: it takes cases for independent, and here a patient "
+            "is tested several times."
+        )
+    elif int(part.comparisons["resamples"].max()) < 2:
+        words[1] = (
+            "There is one test set. DeLong's test takes the trained models as they are and asks whether they would "
+            "differ on new patients. Whether the methods would differ when trained again cannot be asked: the "
+            "corrected t-test needs several test sets."
+        )
     shown = figures(comparison_table(part.comparisons), part.marks)
     return join([paragraphs(filter(None, words)), shown], "\n")
 
@@ -124,12 +140,10 @@ def curves_section(part: CohortPart) -> Html:
     )
     if part.summary["auc_oof"].isin([0, 1]).any():
         caption += "Where the separation is perfect, resampling knows no doubt and there is no band: see the interval. "
-    chance = {
-        "roc": "Dashed: chance. In brackets: DeLong's interval." if single else "Dashed: chance.",
-        "pr": "Dashed: the share of the class, which is chance. In brackets: the bootstrap's interval."
-        if single
-        else "Dashed: the share of the class, which is chance.",
-    }
+    chance = {"roc": "Dashed: chance.", "pr": "Dashed: the share of the class, which is chance."}
+    if single and not part.repeated:
+        chance["roc"] += " In brackets: DeLong's interval."
+        chance["pr"] += " In brackets: the bootstrap's interval."
     behind = "Grey: the other methods. " if single and len(part.pooled) > 1 else ""
     pictures = []
     kinds: dict[Kind, str] = {"roc": "ROC curves", "pr": "Precision-recall curves"}
@@ -149,6 +163,8 @@ def calibration_section(part: CohortPart) -> Html:
         "so. Brier score: mean squared error of the probability, lower is better. ECE: mean distance from the dashed "
         "line; biased upwards with few cases."
     )
+    if part.repeated:
+        caption += " The table has means over the splits; the picture is of each slide's mean over them."
     shown = [name for name in CALIBRATED if name in part.summary]
     rows = [
         [join([part.marks[row["variant"]], row["variant"]]), *(number(float(row[name])) for name in shown)]
@@ -164,6 +180,7 @@ def calibration_section(part: CohortPart) -> Html:
 def confusion_section(part: CohortPart) -> Html:
     used = part.task.decision_words
     seeds = " of the mean over seeds" if len(part.run.seeds) > 1 else ""
+    seeds = " of the mean over the splits that tested a slide" if part.repeated else seeds
     chosen = "" if part.run.record.validation else "; no threshold was chosen on data"
     caption = f"The decision is {used}{seeds}{chosen}. Colour: share of the true class."
     return join(
@@ -203,7 +220,8 @@ def control_section(part: CohortPart) -> Html:
     intro = "The whole study again, with the patches of each slide shuffled over its places: what is lost was place."
     try:
         true, shuffled = (frame[frame["variant"].isin(both)] for frame in (part.predictions, moved))
-        control = shuffle_control(true, shuffled, part.classes, part.task.name)
+        training = part.run.training(part.name)
+        control = shuffle_control(true, shuffled, part.classes, part.task.name, training=training)
     except (StudyError, ValueError) as error:  # some of its folds are not there
         return paragraphs([intro, f"It is not whole: {error}"])
     first, *lines = control_lines(control, blind_variants(part.methods))

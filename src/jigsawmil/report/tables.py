@@ -5,18 +5,23 @@ Input are the tables of a run folder: summary.csv (one row per variant) and comp
 every figure is: docs/statistics.md.
 """
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 import pandas as pd
 
 from ..errors import StudyError
+from ..statistics.intervals import Interval
 from ..tasks import figure_headers
 
 ALPHA = 0.05
+REPEATED = (
+    "Repeated hold-out: test sets share patients, so nothing is pooled and DeLong's test is not computed. All figures "
+    "are means over the splits; the interval is Nadeau and Bengio's, which allows for the overlap."
+)
 FEW_FOLDS = 5  # below which the corrected t has little power (docs/statistics.md)
 CLEARLY_LOWER = 0.05  # pooled below the mean over folds: the folds' models are calibrated differently
 
@@ -90,7 +95,7 @@ def _summary_columns(summary: pd.DataFrame) -> list[Column]:
         *_cohort_column(summary),
         Column("variant", [str(m) for m in summary["variant"]], name=True),
         Column("AUC,\nmean of folds", [plus_minus(row["auc_mean"], row["auc_std"]) for row in rows_of(summary)]),
-        Column("AUC, pooled\n[95 % interval]", [bounded(row["auc_oof"], *interval(row)) for row in rows_of(summary)]),
+        Column(f"AUC, {_quoted(summary)}\n[95 % interval]", [bounded(*reached(row)) for row in rows_of(summary)]),
     ]
     shown = {
         name: header for name, header in figure_headers().items() if name in summary and summary[name].notna().any()
@@ -101,10 +106,35 @@ def _summary_columns(summary: pd.DataFrame) -> list[Column]:
     ]
 
 
-def interval(row: pd.Series) -> tuple[float, float]:
-    """DeLong's bounds of the pooled AUC, or the bootstrap's where there are more than two classes."""
+def is_repeated(row: Mapping[str, Any] | pd.Series) -> bool:
+    """Whether the figures are means over repeated hold-out; runs of older versions do not say."""
+    return row.get("design") == "repeated hold-out"
+
+
+def reached(row: Mapping[str, Any] | pd.Series) -> Interval:
+    """The AUC to quote, with its interval: the pooled one; of repeated hold-out the mean over the splits."""
+    name = "auc_mean" if is_repeated(row) else "auc_oof"
+    found = row.get(name)
+    return Interval(float("nan") if found is None else float(found), *interval(row))
+
+
+def interval(row: Mapping[str, Any] | pd.Series) -> tuple[float, float]:
+    """Bounds of the AUC to quote: DeLong's, or the bootstrap's where there are more than two classes; of repeated
+    hold-out Nadeau and Bengio's of the mean."""
+    if is_repeated(row):
+        return float(row["mean_low"]), float(row["mean_high"])
     kind = "auc" if pd.notna(row.get("auc_low")) else "boot"
     return float(row.get(f"{kind}_low", np.nan)), float(row.get(f"{kind}_high", np.nan))
+
+
+def designs(rows: pd.DataFrame) -> set[str]:
+    return set(rows["design"].astype(str)) if "design" in rows else {"cross-validation"}
+
+
+def _quoted(summary: pd.DataFrame) -> str:
+    """What is quoted in the column of `reached`."""
+    words = {"repeated hold-out": "mean of folds", "hold-out": "test set", "cross-validation": "pooled"}
+    return " or ".join(words[name] for name in words if name in designs(summary))
 
 
 def cohorts(frame: pd.DataFrame) -> Iterator[tuple[str, pd.DataFrame]]:
@@ -120,16 +150,25 @@ def cohort_line(name: str, rows: pd.DataFrame) -> str:
     patients = counted(rows["patients"], "patient")
     one_each = rows["slides"].equals(rows["patients"])  # one slide, or one bag of all its slides
     cases = f"{patients}, one case each" if one_each else f"{counted(rows['slides'], 'slide')} of {patients}"
-    runs = counted(rows["folds"], "fold") + (f" x {rows['seeds'].max()} seeds" if _seeds(rows) > 1 else "")
+    folds = {"hold-out": "training", "repeated hold-out": "overlapping test set"}
+    fold = folds.get(next(iter(designs(rows))), "fold")
+    runs = counted(rows["folds"], fold) + (f" x {rows['seeds'].max()} seeds" if _seeds(rows) > 1 else "")
+    runs = f"one test set, {runs}" if fold == "training" else runs
     return (f"{name}: " if name else "") + f"{of}; {cases}; {runs}"
 
 
 def _summary_notes(summary: pd.DataFrame) -> list[str]:
     over = "test folds and seeds" if _seeds(summary) > 1 else "test folds"
-    notes = [
-        f"Mean of folds: ± is the standard deviation over {over}, not a standard error. Pooled: all out-of-fold "
-        f"predictions together, with {' and '.join(_interval_names(summary))}."
-    ]
+    notes = [f"Mean of folds: ± is the standard deviation over {over}, not a standard error."]
+    single = summary[[not is_repeated(row) for row in rows_of(summary)]]
+    if len(single):
+        together = "Pooled: all out-of-fold predictions together"
+        if designs(single) == {"hold-out"}:
+            several = int(single["folds"].max()) > 1 or _seeds(single) > 1
+            together = "Test set: each case once" + ", with its mean probability over the trainings" * several
+        notes[0] += f" {together}, with {' and '.join(_interval_names(single))}."
+    if len(single) < len(summary):
+        notes.append(REPEATED)
     undefined = int(summary["undefined_folds"].max()) if "undefined_folds" in summary else 0
     if undefined:
         notes.append(f"Up to {counted(undefined, 'test fold')} without all classes left out of the mean.")
@@ -149,14 +188,16 @@ def _interval_names(summary: pd.DataFrame) -> list[str]:
 
 
 def _comparison_notes(rows: pd.DataFrame) -> list[str]:
-    folds = int(rows["resamples"].max())
+    folds, tested = int(rows["resamples"].max()), rows["delong_p"].notna().any() if "delong_p" in rows else True
     pairs = max(len(part) for _, part in cohorts(rows))
     notes = [
         f"p-values are Holm-adjusted for {counted(pairs, 'pair')} (bold: below {ALPHA}); a case is {case_of(rows)}.",
-        "DeLong: do these trained models differ on new patients?",
+        *["DeLong: do these trained models differ on new patients?"] * bool(tested),
         f"Corrected t-test (Nadeau and Bengio, {counted(folds, 'test fold')}): do the methods differ if trained anew?",
     ]
-    if folds < FEW_FOLDS:
+    if folds < 2:
+        notes[-1] = "The corrected t-test needs several test sets, and there is one."
+    elif folds < FEW_FOLDS:
         notes.append(f"With {counted(folds, 'fold')} the latter finds only large, steady differences.")
     return [*notes, f"A p above {ALPHA} does not show that two methods are equal."]
 

@@ -14,7 +14,7 @@ from ..tasks import figure_headers
 from .headline import Answer
 from .html import Html, figures, join, picture
 from .plots.forest import interval_figure
-from .tables import Column, Table, bounded, interval, number
+from .tables import Column, Table, bounded, number, reached
 
 SLIDE, PATIENT, TRAINING = "external, by slide", "external, by patient", "in training"
 BOUNDS = {"DeLong": ("auc_low", "auc_high"), "patient bootstrap": ("boot_low", "boot_high")}
@@ -134,7 +134,7 @@ def _columns(run: Run) -> dict[str, Mapping[str, Any]]:
 
 
 def _area(values: Mapping[str, Any] | pd.Series) -> Interval:
-    return Interval(_value(values, "auc_oof"), *interval(pd.Series(dict(values), dtype=object)))
+    return reached(dict(values))
 
 
 def _gap(run: Run) -> Interval:

@@ -10,7 +10,7 @@ from numpy.typing import ArrayLike
 from scipy.stats import norm
 from scipy.stats import t as student
 
-from .intervals import NO_VARIANCE, component_variance, independent_pairs, placements
+from .intervals import NO_VARIANCE, Interval, component_variance, independent_pairs, placements
 from .metrics import Floats, auc
 
 
@@ -73,6 +73,22 @@ def corrected_error(differences: ArrayLike, n_train: float, n_test: float) -> fl
     """Nadeau and Bengio's standard error of a mean difference over resamples whose training parts overlap."""
     d = np.asarray(differences, dtype=float)
     return float(np.sqrt((1 / len(d) + n_test / n_train) * d.var(ddof=1)))
+
+
+def corrected_interval(areas: ArrayLike, n_train: float, n_test: float, level: float = 0.95) -> Interval:
+    """The mean AUC over resamples with an interval from Nadeau and Bengio's standard error, within [0, 1].
+
+    It is about the method trained on that many cases, and allows for training parts that overlap. Bounds are nan with
+    fewer than two resamples, or where all agree.
+
+    Example: `corrected_interval([0.8, 0.7, 0.9], n_train=80, n_test=20).low`
+    """
+    a = np.asarray(areas, dtype=float)
+    mean = float(a.mean()) if len(a) else float("nan")
+    if len(a) < 2 or n_train <= 0 or not a.var(ddof=1) > NO_VARIANCE:
+        return Interval(mean, float("nan"), float("nan"))
+    half = student.ppf(0.5 + level / 2, len(a) - 1) * corrected_error(a, n_train, n_test)
+    return Interval(mean, float(max(0.0, mean - half)), float(min(1.0, mean + half)))
 
 
 def holm(p_values: ArrayLike) -> Floats:

@@ -3,7 +3,7 @@
 The table of predictions is that of `study.predictions`. Definitions and limits: docs/statistics.md.
 """
 
-from collections.abc import Sequence
+from collections.abc import Hashable, Mapping, Sequence
 from dataclasses import replace
 from itertools import combinations
 
@@ -12,10 +12,11 @@ import pandas as pd
 
 from ..errors import StudyError
 from ..statistics.metrics import Floats, named, patient_level
-from ..statistics.paired import corrected_t_test, holm
+from ..statistics.paired import DelongTest, corrected_interval, corrected_t_test, holm
 from ..tasks import Task
 from .predictions import Predictions, check_predictions
 
+Trained = Mapping[tuple[Hashable, ...], int]  # (seed, fold) -> number of cases
 COLUMNS = [
     *("variant_a", "variant_b", "level", "auc_a", "auc_b", "difference", "delong_z", "delong_p", "delong_p_holm"),
     *("resamples", "undefined_folds", "fold_difference", "t", "t_p", "t_p_holm"),
@@ -23,12 +24,18 @@ COLUMNS = [
 
 
 def compare_methods(
-    predictions: pd.DataFrame, classes: Sequence[str] | None = None, task: str | Task | None = None
+    predictions: pd.DataFrame,
+    classes: Sequence[str] | None = None,
+    task: str | Task | None = None,
+    *,
+    training: pd.DataFrame | None = None,
 ) -> pd.DataFrame:
     """One row per pair of methods: AUCs, their difference (a - b), DeLong and corrected t, both Holm-adjusted.
 
     `level` says what a case is: `patient` (mean over its slides) as soon as one patient has several slides, since
     DeLong takes cases for independent; `slide` else; `slide, clustered` where a patient's slides differ in label.
+    Of repeated hold-out the AUCs are means over the splits, and there is no test of DeLong.
+    training: `seed,fold,slide_id,patient_id` of what each fold trained on; None: all that is tested elsewhere.
 
     Example: `compare_methods(open_run("run").predictions)`
     """
@@ -39,7 +46,9 @@ def compare_methods(
         level = "slide, clustered" if table.patients_of_mixed_label else "patient"
     if level == "patient":
         table = replace(table, frame=patient_level(table.frame, table.columns))
-    rows = [_compare(table, a, b, clustered=level == "slide, clustered") for a, b in combinations(table.methods, 2)]
+    trained = _trained(table, training, "patient_id" if level == "patient" else "slide_id")
+    clustered = level == "slide, clustered"
+    rows = [_compare(table, a, b, clustered=clustered, trained=trained) for a, b in combinations(table.methods, 2)]
     result = pd.DataFrame(rows, columns=[c for c in COLUMNS if not c.endswith("_holm") and c != "level"])
     adjusted = {f"{c}_holm": holm(result[c].astype(float)) for c in ("delong_p", "t_p")}
     return result.assign(level=level, **adjusted)[COLUMNS]
@@ -50,6 +59,7 @@ def summarise(
     classes: Sequence[str] | None = None,
     task: str | Task | None = None,
     *,
+    training: pd.DataFrame | None = None,
     resamples: int = 2000,
     seed: int = 0,
 ) -> pd.DataFrame:
@@ -57,73 +67,118 @@ def summarise(
 
     Pooled means the mean probability over seeds of each slide, all folds together. `seed` draws the patient bootstrap,
     the same patients for every method. `undefined_folds` counts the runs left out of the mean for want of a class.
+    Of repeated hold-out nothing is pooled: every figure is the mean over the splits, `mean_low` and `mean_high` bound
+    that of the AUC, and `design` says so. training: see `compare_methods`.
 
     Example: `summarise(open_run("run").predictions)`
     """
     table = check_predictions(predictions, classes, task)
     rows, positive = [], table.task.positive(table.classes)
+    trained = _trained(table, training, "slide_id")
     for method in table.methods:
         runs = table.fold_aucs(method)
-        pooled = table.pooled(method)
-        y, p, patients = pooled["label"].to_numpy(), table.matrix(pooled), pooled["patient_id"].to_numpy()
-        figures = table.task.score(y, p)
-        interval = table.task.interval(y, p, patients)
-        boot = table.task.bootstrap(y, p, patients, np.random.default_rng(seed), resamples=resamples)
-        by_patient = float("nan")
-        if not table.patients_of_mixed_label:
-            whole = patient_level(pooled, table.columns)
-            by_patient = table.task.area(whole["label"], table.matrix(whole))
+        design = table.design(method)
+        if design == "repeated hold-out":
+            figures = _over_splits(table, method, trained)
+        else:
+            figures = _pooled(table, method, resamples, seed)
+        own = table.frame[table.frame["variant"] == method]
         rows.append(
-            {"variant": method, "folds": runs.index.unique("fold").size, "auc_mean": runs.mean(), "auc_std": runs.std()}
-            | {"auc_oof": figures.pop("auc"), "auc_low": interval.low, "auc_high": interval.high}
-            | {"boot_low": boot.low, "boot_high": boot.high, "auc_patient": by_patient}
-            | {name: value for name, value in figures.items() if name != "undefined"}
-            | {"seeds": runs.index.unique("seed").size, "slides": len(y), "patients": pooled["patient_id"].nunique()}
-            | {"undefined_folds": int(runs.isna().sum())}
+            {"variant": method, "folds": runs.index.unique("fold").size}
+            | {"auc_mean": runs.mean(), "auc_std": runs.std(), **figures}
+            | {"seeds": runs.index.unique("seed").size}
+            | {"slides": own["slide_id"].nunique(), "patients": own["patient_id"].nunique()}
+            | {"undefined_folds": int(runs.isna().sum()), "design": design}
             | ({} if positive is None else {"positive": positive})
         )
     return pd.DataFrame(rows)
 
 
-def _compare(table: Predictions, a: str, b: str, clustered: bool) -> dict[str, object]:
-    one, other = table.pooled(a), table.pooled(b)
-    y, p, q = one["label"].to_numpy(), table.matrix(one), table.matrix(other)
-    delong = table.task.difference(y, p, q, one["patient_id"].to_numpy() if clustered else None)
-    gaps, undefined, n_train, n_test = _resampled_gaps(table, a, b)
+def _pooled(table: Predictions, method: str, resamples: int, seed: int) -> dict[str, float]:
+    """Figures of all test sets together, and the intervals of their AUC."""
+    pooled = table.pooled(method)
+    y, p, patients = pooled["label"].to_numpy(), table.matrix(pooled), pooled["patient_id"].to_numpy()
+    figures = table.task.score(y, p)
+    interval = table.task.interval(y, p, patients)
+    boot = table.task.bootstrap(y, p, patients, np.random.default_rng(seed), resamples=resamples)
+    figures = {"auc_oof": figures.pop("auc"), "auc_low": interval.low, "auc_high": interval.high} | {
+        "boot_low": boot.low, "boot_high": boot.high, "auc_patient": _by_patient(table, pooled), **figures
+    }  # fmt: skip
+    return {name: value for name, value in figures.items() if name != "undefined"}
+
+
+def _over_splits(table: Predictions, method: str, trained: Trained) -> dict[str, float]:
+    """Means over the splits. A patient whom several splits tested is no several cases, so nothing is pooled."""
+    splits = [
+        {**table.task.score(run["label"], table.matrix(run)), "auc_patient": _by_patient(table, run)}
+        for run in table.runs(method).values()
+    ]
+    figures = pd.DataFrame(splits).drop(columns=["auc", "undefined"]).mean().to_dict()
+    areas, n_train, n_test = _resampled(table, method, table.fold_aucs(method), trained)
+    reached = corrected_interval(areas, n_train, n_test)
+    nothing = dict.fromkeys(("auc_oof", "auc_low", "auc_high", "boot_low", "boot_high"), float("nan"))
+    return {"mean_low": reached.low, "mean_high": reached.high, **nothing, **figures}
+
+
+def _by_patient(table: Predictions, rows: pd.DataFrame) -> float:
+    """AUC of patients; nan if one has slides of several labels."""
+    if table.patients_of_mixed_label:
+        return float("nan")
+    whole = patient_level(rows, table.columns)
+    return table.task.area(whole["label"], table.matrix(whole))
+
+
+def _compare(table: Predictions, a: str, b: str, *, clustered: bool, trained: Trained) -> dict[str, object]:
+    means, delong = [table.fold_aucs(method) for method in (a, b)], DelongTest(*[float("nan")] * 3)
+    gaps, n_train, n_test = _resampled(table, a, means[0] - means[1], trained)
+    if table.design(a) == "repeated hold-out":
+        areas = [float(mean.mean()) for mean in means]
+        delong = delong._replace(difference=areas[0] - areas[1])
+    else:
+        one, other = table.pooled(a), table.pooled(b)
+        y, p, q = one["label"].to_numpy(), table.matrix(one), table.matrix(other)
+        delong = table.task.difference(y, p, q, one["patient_id"].to_numpy() if clustered else None)
+        areas = [table.task.area(y, p), table.task.area(y, q)]
     corrected = corrected_t_test(gaps, n_train, n_test)
     return {
         "variant_a": a,
         "variant_b": b,
-        "auc_a": table.task.area(y, p),
-        "auc_b": table.task.area(y, q),
+        "auc_a": areas[0],
+        "auc_b": areas[1],
         "difference": delong.difference,
         "delong_z": delong.z,
         "delong_p": delong.p,
         "resamples": len(gaps),
-        "undefined_folds": undefined,
+        "undefined_folds": int((means[0] - means[1]).isna().sum()),
         "fold_difference": float(np.mean(gaps)) if len(gaps) else float("nan"),
         "t": corrected.t,
         "t_p": corrected.p,
     }
 
 
-def _resampled_gaps(table: Predictions, a: str, b: str) -> tuple[Floats, int, float, float]:
-    """Differences of AUC over resamples, how many folds had none, and the mean numbers of cases trained and tested on.
+def _resampled(table: Predictions, method: str, values: pd.Series, trained: Trained) -> tuple[Floats, float, float]:
+    """A value of each (seed, fold) as one of each resample, and the mean numbers of cases trained and tested on.
 
-    Seeds that share a test fold are averaged first: they repeat the fit, not the resampling, and counted one by one
-    they would pass for evidence from new patients.
+    Runs that share a test set are averaged first: they repeat the fit, not the resampling, and counted one by one they
+    would pass for evidence from new patients. Folds without a value are left out.
     """
-    gap = table.fold_aucs(a) - table.fold_aucs(b)
-    tested = {key: frozenset(run["slide_id"]) for key, run in table.runs(a).items()}
-    cohort = table.frame.groupby("seed")["slide_id"].nunique()
-    n_test = [len(cases) for cases in tested.values()]
-    n_train = [cohort[seed] - len(cases) for (seed, _), cases in tested.items()]
+    tested = {key: frozenset(run["slide_id"]) for key, run in table.runs(method).items()}
     resampled: dict[frozenset[str], list[float]] = {}
     for key, cases in tested.items():
-        if not np.isnan(gap[key]):
-            resampled.setdefault(cases, []).append(gap[key])
-    gaps = np.array([np.mean(of_one_fold) for of_one_fold in resampled.values()])
-    return gaps, int(gap.isna().sum()), float(np.mean(n_train)), float(np.mean(n_test))
+        if not np.isnan(values[key]):
+            resampled.setdefault(cases, []).append(values[key])
+    found = np.array([np.mean(of_one_fold) for of_one_fold in resampled.values()])
+    n_train = [trained[key] for key in tested]
+    return found, float(np.mean(n_train)), float(np.mean([len(cases) for cases in tested.values()]))
+
+
+def _trained(table: Predictions, training: pd.DataFrame | None, case: str) -> Trained:
+    """How many cases each (seed, fold) trained on, those set aside for early stopping included."""
+    if training is not None:
+        return training.groupby(["seed", "fold"])[case].nunique().to_dict()
+    cohort = table.frame.groupby("seed")["slide_id"].nunique()
+    tested = table.frame.groupby(["seed", "fold"])["slide_id"].nunique()
+    return {key: cohort[key[0]] - count for key, count in tested.items()}
 
 
 def _check_same_slides(frame: pd.DataFrame) -> None:

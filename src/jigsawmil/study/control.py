@@ -12,11 +12,17 @@ from .compare import compare_methods
 
 
 def shuffle_control(
-    predictions: pd.DataFrame, shuffled: pd.DataFrame, classes: Sequence[str] | None = None, task: str | None = None
+    predictions: pd.DataFrame,
+    shuffled: pd.DataFrame,
+    classes: Sequence[str] | None = None,
+    task: str | None = None,
+    *,
+    training: pd.DataFrame | None = None,
 ) -> pd.DataFrame:
     """One row per variant: AUC with the true and with shuffled places, the paired tests between them, Holm-adjusted.
 
-    `low` and `high` bound the difference (DeLong, 95 %). nan where DeLong's test is not defined: beyond two classes.
+    `low` and `high` bound the difference (DeLong, 95 %). nan where DeLong's test is not defined: beyond two classes,
+    and over repeated hold-out. training: see `compare_methods`.
     """
     methods, again = predictions["variant"].unique(), shuffled["variant"].unique()
     if set(methods) != set(again):
@@ -28,7 +34,8 @@ def shuffle_control(
     for method in methods:
         both = {"true": predictions, "shuffled": shuffled}
         runs = [frame[frame["variant"] == method].assign(variant=place) for place, frame in both.items()]
-        pairs.append(compare_methods(pd.concat(runs, ignore_index=True), classes, task).assign(variant=method))
+        both_places = pd.concat(runs, ignore_index=True)
+        pairs.append(compare_methods(both_places, classes, task, training=training).assign(variant=method))
     control = pd.concat(pairs, ignore_index=True).rename(columns={"auc_a": "auc_true", "auc_b": "auc_shuffled"})
     difference, z = control["difference"].astype(float), control["delong_z"].astype(float)
     half = norm.ppf(0.975) * (difference / z.where(z != 0)).abs()  # z = 0 does not tell the standard error

@@ -9,6 +9,7 @@ import numpy as np
 import pandas as pd
 
 from ..cohort.cohort import Cohort
+from ..cohort.splits import Fold, describe_splits
 from ..errors import StudyError
 from ..files import write_csv
 from ..tasks import get_task
@@ -17,6 +18,7 @@ from ..train.origin import origin
 from .compare import compare_methods, summarise
 from .control import shuffle_control
 from .job import LOGIT, Job
+from .predictions import training_rows
 from .records import CohortRecord, StudyRecord
 from .run_folder import RunFolder
 from .study import CohortSpec, Study
@@ -52,7 +54,12 @@ def gather(
     write_slides(run, cohorts)
     record = StudyRecord(
         cohorts={
-            name: cohort_record(study.cohorts[name], cohort, reference=study.references.get(name, {}))
+            name: cohort_record(
+                study.cohorts[name],
+                cohort,
+                reference=study.references.get(name, {}),
+                notes=(*_split_notes(jobs, name, cohort), *cohort.notes),
+            )
             for name, cohort in cohorts.items()
         },
         variants=tuple(study.variants),
@@ -67,6 +74,23 @@ def gather(
         origin=origin(),
     )
     record.write(run.study)
+
+
+def _split_notes(jobs: Sequence[Job], name: str, cohort: Cohort) -> list[str]:
+    """What a reader has to know of folds that were given and are no cross-validation."""
+    mine = [job for job in jobs if job.cohort == name]
+    parts = {
+        job.fold: Fold(job.split.train + job.split.val, job.split.test) for job in mine if job.seed == mine[0].seed
+    }
+    return describe_splits(list(parts.values()), list(cohort.slide_ids), list(cohort.patients))
+
+
+def _training(jobs: Sequence[Job], name: str, cohort: Cohort) -> pd.DataFrame:
+    """What each fold was trained on."""
+    mine = [job for job in jobs if job.cohort == name]
+    folds = {(job.seed, job.fold): job.split for job in mine}
+    patient_of = dict(zip(map(str, cohort.slide_ids), map(str, cohort.patients), strict=True))
+    return training_rows(folds, patient_of, mine[0].settings.level)
 
 
 def cohort_record(source: CohortSpec, cohort: Cohort, **more: Any) -> CohortRecord:
@@ -119,8 +143,9 @@ def _write_tables(run: RunFolder, jobs: Sequence[Job], cohorts: Mapping[str, Coh
         found["predictions"].append(table.assign(cohort=name))
         complete = table[table["variant"].isin(whole(jobs, name))]
         if len(complete):
-            found["summary"].append(summarise(complete, cohort.classes, cohort.task).assign(cohort=name))
-            pairs = compare_methods(complete, cohort.classes, cohort.task).assign(cohort=name)
+            of = {"classes": cohort.classes, "task": cohort.task, "training": _training(jobs, name, cohort)}
+            found["summary"].append(summarise(complete, **of).assign(cohort=name))
+            pairs = compare_methods(complete, **of).assign(cohort=name)
             if groups[0][0].settings.level == "patient":  # one row per patient already: none has several
                 pairs["level"] = "patient"
             found["comparisons"].append(pairs)
@@ -139,7 +164,9 @@ def _write_control(
         both = set.intersection(*(whole(jobs, name) for jobs, _ in by_place.values()))
         if both:
             true, moved = (t[(t["cohort"] == name) & t["variant"].isin(both)] for _, t in by_place.values())
-            tests.append(shuffle_control(true, moved, cohort.classes, cohort.task).assign(cohort=name))
+            training = _training([job for jobs, _ in by_place.values() for job in jobs], name, cohort)
+            control = shuffle_control(true, moved, cohort.classes, cohort.task, training=training)
+            tests.append(control.assign(cohort=name))
     write_csv(pd.concat(tests, ignore_index=True) if tests else pd.DataFrame(), run.control.table("control"))
 
 

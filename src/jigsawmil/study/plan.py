@@ -7,7 +7,7 @@ from typing import Any, NamedTuple
 
 from ..cohort.cohort import Cohort
 from ..cohort.split_files import read_splits, write_folds
-from ..cohort.splits import Fold, check_folds, make_folds
+from ..cohort.splits import Fold, make_folds
 from ..config import choose
 from ..errors import JigsawmilError, StudyError
 from ..graph import GraphConfig
@@ -175,8 +175,7 @@ def _folds(study: Study, name: str, cohort: Cohort, seed: int) -> list[Fold]:
     """The folds of a cohort, from a given file or made."""
     ids, patients = list(cohort.slide_ids), list(cohort.patients)
     if name in study.splits:
-        folds = read_splits(study.splits[name], ids, patients)
-        check_folds(folds, ids, patients)
+        folds = read_splits(study.splits[name], ids, patients, left_out=[item.name for item in cohort.left_out])
     else:
         sites = list(cohort.sites) if study.by_site else None
         if study.by_site and not all(cohort.sites):

@@ -1,16 +1,18 @@
 """A table of out-of-fold predictions, checked, and what summaries, tests and pictures take from it.
 
 It has one row per (variant, seed, slide): `variant,fold,seed,slide_id,patient_id,label,probability`, the probability
-being that of the last class; beyond two classes one column `probability_<class>` each.
+being that of the last class; beyond two classes one column `probability_<class>` each. Where test sets overlap, a slide
+has a row per fold that tested it.
 """
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 import numpy as np
 import pandas as pd
 from pandas.api.types import is_numeric_dtype
 
+from ..cohort.splits import Design, Fold, design_of
 from ..errors import StudyError
 from ..statistics.metrics import Floats, Integers, named
 from ..tasks import Task, task_of_table
@@ -43,8 +45,17 @@ class Predictions:
         """(row, class) probabilities."""
         return self.task.matrix(frame, self.classes)
 
+    def design(self, method: str) -> Design:
+        """What the folds of a method amount to; over several seeds as well."""
+        tests: dict[object, list[dict[str, str]]] = {}
+        for (seed, _), run in self.runs(method).items():
+            tests.setdefault(seed, []).append(dict(zip(run["slide_id"], run["patient_id"], strict=True)))
+        designs = {design_of(of_seed) for of_seed in tests.values()}
+        covered = {frozenset().union(*of_seed) for of_seed in tests.values()}
+        return designs.pop() if len(designs) == len(covered) == 1 else "repeated hold-out"
+
     def pooled(self, method: str) -> pd.DataFrame:
-        """One row per slide, in the order of ids: mean probability over seeds."""
+        """One row per slide, in the order of ids: mean probability over seeds, and over the folds that tested it."""
         rows = self.frame[self.frame["variant"] == method].groupby("slide_id", as_index=False)
         return rows.agg({"patient_id": "first", "label": "first"} | dict.fromkeys(self.columns, "mean"))
 
@@ -62,7 +73,8 @@ class Predictions:
 class Pooled:
     """All folds of one method together, in the order of ids; probabilities are the mean over seeds.
 
-    A case is a slide, or a patient where the slides of a patient were pooled into one prediction.
+    A case is a slide, or a patient where the slides of a patient were pooled into one prediction. repeated: of repeated
+    hold-out, where each case has the mean over the folds that tested it: to be looked at, not to be tested.
     """
 
     cases: list[str]
@@ -70,6 +82,7 @@ class Pooled:
     truth: Integers  # (case,) index of the class
     probability: Floats  # (case, class)
     task: Task
+    repeated: bool = False
 
     @property
     def decision(self) -> Integers:
@@ -84,8 +97,21 @@ def pool(predictions: pd.DataFrame, classes: Sequence[str], task: str | Task | N
     for method in table.methods:
         rows = table.pooled(method)
         patients, truth = rows["patient_id"].tolist(), rows["label"].to_numpy(dtype=np.int64)
-        pooled[method] = Pooled(rows["slide_id"].tolist(), patients, truth, table.matrix(rows), table.task)
+        repeated = table.design(method) == "repeated hold-out"
+        pooled[method] = Pooled(rows["slide_id"].tolist(), patients, truth, table.matrix(rows), table.task, repeated)
     return pooled
+
+
+def training_rows(
+    folds: Mapping[tuple[int, int], Fold], patient_of: Mapping[str, str], level: str = "slide"
+) -> pd.DataFrame:
+    """`seed,fold,slide_id,patient_id` of what each fold trains on, as `compare_methods` takes it. folds: by (seed,
+    fold). level: `patient` if predictions are of patients, whose names then are the slides'."""
+    names = {slide: patient if level == "patient" else slide for slide, patient in patient_of.items()}
+    rows = [
+        (*key, names[slide], patient_of[slide]) for key, fold in folds.items() for slide in (*fold.train, *fold.val)
+    ]
+    return pd.DataFrame(rows, columns=["seed", "fold", "slide_id", "patient_id"])
 
 
 def fold_areas(predictions: pd.DataFrame, classes: Sequence[str], task: str | Task | None = None) -> pd.DataFrame:
@@ -127,8 +153,8 @@ def check_predictions(predictions: pd.DataFrame, classes: Sequence[str] | None, 
     if len(columns) > 1:
         bad |= (p.sum(axis=1) - 1).abs() > 1e-3
     _refuse(frame, bad, "have no valid probability (nan, outside [0, 1], or not summing to 1)", "Run their fold again.")
-    twice = frame.duplicated(["variant", "seed", "slide_id"])
-    _refuse(frame, twice, "are predicted more than once by one method and seed", "Keep one prediction of each.")
+    twice = frame.duplicated(["variant", "seed", "fold", "slide_id"])
+    _refuse(frame, twice, "are predicted more than once by one method in one fold", "Keep one prediction of each.")
     told = frame.groupby("slide_id")[["label", "patient_id"]].transform("nunique")
     _refuse(frame, (told > 1).any(axis=1), "have differing labels or patients between rows", "Correct the table.")
     return Predictions(

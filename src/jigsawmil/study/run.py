@@ -12,15 +12,17 @@ import pandas as pd
 from ..bags.bag import Bag
 from ..bags.formats import find_bags, read_bag
 from ..cohort.labels import slide_name
+from ..cohort.split_files import read_folds
 from ..config import choose
 from ..errors import FeatureError, StudyError
 from ..tasks import Task, get_task
+from .predictions import training_rows
 from .records import JobRecord, StudyRecord
 from .run_folder import PATIENT_TABLES, TABLES, JobFolder, RunFolder
 
 TEXT = (
     *("cohort", "slide_id", "patient_id", "label", "site", "features", "name", "reason", "positive", "level"),
-    *("variant", "variant_a", "variant_b", "candidate"),
+    *("variant", "variant_a", "variant_b", "candidate", "design"),
 )
 WHOLE = (
     *("seed", "fold", "patches", "folds", "seeds", "slides", "patients", "undefined_folds", "resamples"),
@@ -133,6 +135,7 @@ class Run:
         self, slide_id: str, *, variant: str | None = None, cohort: str | None = None, seed: int | None = None
     ) -> tuple[RunJob, ...]:
         """The job whose model never saw this slide, since it was in the job's test fold; all members of an ensemble.
+        Of several folds that tested it, the first.
 
         variant: None = the last of the study. seed: None = the first.
         """
@@ -145,14 +148,29 @@ class Run:
         case = own["patient_id"].iloc[0] if level == {"patient"} else slide_id
         table = self.predictions
         rows = table[(table["slide_id"] == case) & (table["cohort"] == cohort) & (table["variant"] == variant)]
-        folds = set(rows.loc[rows["seed"] == seed, "fold"])
+        folds = sorted(set(rows.loc[rows["seed"] == seed, "fold"]))[:1]
         wanted = (cohort, variant, seed)
         found = [job for job in self.jobs if (job.cohort, job.variant, job.seed) == wanted and job.fold in folds]
         if found:
             return tuple(sorted(found, key=lambda job: job.member or 0))
         raise StudyError(
-            f"{slide_id}: no finished job of {variant}, seed {seed}, had it in its test fold. Run the study to its end."
+            f"{slide_id}: no finished job of {variant}, seed {seed}, had it in its test fold. Run the study to its "
+            "end; if its splits are a hold-out, choose a slide that they test."
         )
+
+    def training(self, cohort: str) -> pd.DataFrame | None:
+        """What each fold was trained on, see `compare_methods`; None if the run keeps no folds."""
+        own = self.slides[self.slides["cohort"] == cohort]
+        patient_of = dict(zip(own["slide_id"], own["patient_id"], strict=True))
+        folds = {}
+        for seed in self.seeds:
+            paths = (self.files.folds(cohort, seed, single) for single in (True, False))
+            path = next((path for path in paths if path.is_file()), None)
+            if path is None:
+                return None
+            folds |= {(seed, number): fold for number, fold in enumerate(read_folds(path))}
+        levels = {job.settings.get("level", "slide") for job in self.jobs if job.cohort == cohort}
+        return training_rows(folds, patient_of, "patient" if levels == {"patient"} else "slide")
 
     def features_of(self, slide_id: str, *, cohort: str | None = None, folder: str | Path | None = None) -> Path:
         """The slide's feature file, where it was when the study ran, or in another folder of features."""

@@ -42,7 +42,8 @@ def compare_runs(
             table[table["variant"] == variant].assign(variant=place)  # both runs may call it the same
             for place, table, variant in zip("ab", tables, pair, strict=True)
         ]
-        found = compare_methods(pd.concat(parts, ignore_index=True), classes, task)
+        both = pd.concat(parts, ignore_index=True)
+        found = compare_methods(both, classes, task, training=runs[0].training(cohorts[0]))
         rows.append(found.assign(variant_a=pair[0], variant_b=pair[1]))
     result = pd.concat(rows, ignore_index=True)
     for p in ("delong_p", "t_p"):

@@ -107,6 +107,7 @@ def _of_run(run: Run, variant: str | None, cohort: str | None) -> Subject:
     counts = {"folds": len(folds), "seeds": len(seeds), "members": len(jobs) // (len(folds) * len(seeds))}
     spelled = " x ".join(f"{count} {what}" for what, count in counts.items() if count > 1 or what == "folds")
     figures = {key: value for key, value in rows.iloc[0].to_dict().items() if isinstance(value, float)}
+    design = str(rows.iloc[0].get("design", "cross-validation"))
     threshold = one.task.best_threshold(one.truth, one.probability)
     decided = one.task.at(threshold).score(one.truth, one.probability)
     figures |= {key: value for key, value in decided.items() if key in figures}  # those of a decision change
@@ -115,8 +116,11 @@ def _of_run(run: Run, variant: str | None, cohort: str | None) -> Subject:
         models=len(jobs),
         words=f"the ensemble of all {len(jobs)} fold models of {variant} ({spelled})",
         threshold=threshold,
-        reference={**figures, "slides": len(one.cases), "patients": len(set(one.patients))},
-        reference_words="pooled out-of-fold predictions of the cross-validation",
+        reference={**figures, "design": design, "slides": len(one.cases), "patients": len(set(one.patients))},
+        reference_words={
+            "repeated hold-out": "mean over the test sets of the repeated hold-out",
+            "hold-out": "predictions of the test set",
+        }.get(design, "pooled out-of-fold predictions of the cross-validation"),
     )
     return Subject(
         model,

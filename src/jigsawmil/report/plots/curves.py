@@ -35,6 +35,7 @@ def roc_figure(predictions: pd.DataFrame, classes: Sequence[str], task: str | No
     most = max(slides.values())  # a method some of whose folds failed has fewer
     shown = {m: m if slides[m] == most else f"{m} ({slides[m]} of {most} slides)" for m in styles}
     longest = max(map(len, shown.values()))
+    repeated = any(one.repeated for one in pooled.values())
     titles = curves_of(pooled, classes)
     columns = min(3, len(titles))
     rows = ceil(len(titles) / columns)
@@ -51,7 +52,8 @@ def roc_figure(predictions: pd.DataFrame, classes: Sequence[str], task: str | No
             one = pooled[method]
             positive, p = one.truth == index, one.probability[:, index]
             area, low, high = delong_interval(positive, p, clusters=one.patients)
-            stated = "a class is missing" if np.isnan(area) else f"{area:.3f} [{low:.3f}, {high:.3f}]"
+            stated = f"{area:.3f}" if one.repeated else f"{area:.3f} [{low:.3f}, {high:.3f}]"
+            stated = "a class is missing" if np.isnan(area) else stated
             label = f"{shown[method]:<{longest}}  {stated}"
             points = curve(positive, p, "roc")
             ax.plot(points.x, points.y, color=colour, linestyle=dash, linewidth=1.6, label=label)
@@ -60,7 +62,7 @@ def roc_figure(predictions: pd.DataFrame, classes: Sequence[str], task: str | No
         ax.set(xlim=(-0.01, 1.01), ylim=(-0.01, 1.01))
         below.legend(
             handles=ax.get_lines()[:-1],
-            title="pooled out-of-fold AUC [95 % interval]",
+            title="AUC of the mean probabilities" if repeated else "pooled out-of-fold AUC [95 % interval]",
             title_fontsize=8,
             prop={"family": "monospace", "size": 8},
             loc="upper center",
@@ -134,6 +136,8 @@ def _area(one: Pooled, index: int, kind: Kind, shade: Band | None) -> str:
     positive, p = one.truth == index, one.probability[:, index]
     if shade is None:
         return "a class is missing"
+    if one.repeated:
+        return f"{auc(positive, p) if kind == 'roc' else average_precision(positive, p):.3f}, of mean probabilities"
     if kind == "roc":
         _, low, high = delong_interval(positive, p, clusters=one.patients)
         return f"AUC {auc(positive, p):.3f} [{low:.3f}, {high:.3f}]"

@@ -11,7 +11,7 @@ from matplotlib.lines import Line2D
 
 from ...drawing import GREY, Styles, own_style, save
 from ...statistics.intervals import Interval
-from ..tables import cohort_line, cohorts, interval
+from ..tables import bounded, cohort_line, cohorts, designs, interval, reached
 from .styles import method_styles
 
 
@@ -29,7 +29,8 @@ def forest_figure(summary: pd.DataFrame, folds: pd.DataFrame | None = None, styl
     room = int((7.0 - 0.072 * min(32, max(map(len, styles)))) / 0.075)  # characters of a title right of the names
     bounds = np.array([interval(row) for _, row in summary.iterrows()])
     dots = pd.DataFrame({"variant": [], "auc": []}) if folds is None else folds
-    least = np.nanmin([0.5, *summary["auc_mean"], *bounds[:, 0], *summary["auc_oof"], *dots["auc"]])
+    areas = [reached(row).auc for _, row in summary.iterrows()]
+    least = np.nanmin([0.5, *summary["auc_mean"], *bounds[:, 0], *areas, *dots["auc"]])
     figure = Figure(figsize=(7.2, sum(0.32 * n + 0.75 for n in methods) + 0.3), layout="constrained")
     axes = figure.subplots(len(methods), 1, squeeze=False, sharex=True, height_ratios=[n + 0.5 for n in methods])[:, 0]
     for ax, (cohort, rows) in zip(axes, by_cohort, strict=True):
@@ -38,7 +39,7 @@ def forest_figure(summary: pd.DataFrame, folds: pd.DataFrame | None = None, styl
             colour, _dash = styles[str(row["variant"])]
             low, high = interval(row)
             ax.plot([low, high], [y, y], color=colour, linewidth=2, solid_capstyle="butt")
-            ax.plot(row["auc_oof"], y, "s", color=colour, markersize=6)
+            ax.plot(reached(row).auc, y, "s", color=colour, markersize=6)
             ax.plot(row["auc_mean"], y, "D", markeredgecolor="black", markerfacecolor="none", markersize=5)
             own = dots.loc[dots["variant"] == row["variant"], "auc"]
             ax.plot(own, np.full(len(own), y + 0.3), "o", color=colour, markersize=3.5, alpha=0.7, markeredgewidth=0)
@@ -51,8 +52,10 @@ def forest_figure(summary: pd.DataFrame, folds: pd.DataFrame | None = None, styl
         ax.set_yticks(range(len(rows)), [fill(str(m), 32) for m in rows["variant"]])
         ax.tick_params(axis="y", length=0)
     axes[-1].set_xlabel("AUC")
+    words = {frozenset(["hold-out"]): "test set", frozenset(["repeated hold-out"]): "mean of folds"}
+    quoted = words.get(frozenset(designs(summary)), "pooled out-of-fold")
     marks = [
-        Line2D([], [], color="0.3", marker="s", markersize=6, linewidth=2, label="pooled out-of-fold, 95 % interval"),
+        Line2D([], [], color="0.3", marker="s", markersize=6, linewidth=2, label=f"{quoted}, 95 % interval"),
         Line2D(
             [], [], color="black", marker="D", markerfacecolor="none", markersize=5, linestyle="", label="mean of folds"
         ),
@@ -64,8 +67,7 @@ def forest_figure(summary: pd.DataFrame, folds: pd.DataFrame | None = None, styl
 
 
 def _stated(row: pd.Series) -> str:
-    low, high = interval(row)
-    return f"{row['auc_oof']:.3f} [{low:.3f}, {high:.3f}]"
+    return bounded(*reached(row))
 
 
 def interval_figure(areas: Mapping[str, Interval], colour: str) -> Figure:
