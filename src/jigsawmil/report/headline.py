@@ -23,7 +23,7 @@ class Answer:
 
 def answer(summary: pd.DataFrame, comparisons: pd.DataFrame, baseline: str) -> Answer:
     """Of one cohort: rows of its summary and comparisons. baseline: the method to beat, one of them."""
-    areas = pd.Series({str(row["variant"]): reached(row).auc for _, row in summary.iterrows()}, dtype=float)
+    areas = pd.Series({str(row["variant"]): reached(row).value for _, row in summary.iterrows()}, dtype=float)
     best = str(areas.idxmax()) if areas.notna().any() else str(summary["variant"].iloc[0])
     bounds = {str(row["variant"]): interval(row) for _, row in summary.iterrows()}
     by_chance = [method for method, (low, high) in bounds.items() if not (low > CHANCE or high < CHANCE)]

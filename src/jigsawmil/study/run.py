@@ -13,6 +13,7 @@ from ..bags.bag import Bag
 from ..bags.formats import find_bags, read_bag
 from ..cohort.labels import slide_name
 from ..cohort.split_files import read_folds
+from ..cohort.splits import Fold
 from ..config import choose
 from ..errors import FeatureError, StudyError
 from ..tasks import Task, get_task
@@ -162,7 +163,7 @@ class Run:
         """What each fold was trained on, see `compare_methods`; None if the run keeps no folds."""
         own = self.slides[self.slides["cohort"] == cohort]
         patient_of = dict(zip(own["slide_id"], own["patient_id"], strict=True))
-        folds = {}
+        folds: dict[tuple[int, int], Fold] = {}
         for seed in self.seeds:
             paths = (self.files.folds(cohort, seed, single) for single in (True, False))
             path = next((path for path in paths if path.is_file()), None)

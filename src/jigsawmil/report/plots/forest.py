@@ -29,7 +29,7 @@ def forest_figure(summary: pd.DataFrame, folds: pd.DataFrame | None = None, styl
     room = int((7.0 - 0.072 * min(32, max(map(len, styles)))) / 0.075)  # characters of a title right of the names
     bounds = np.array([interval(row) for _, row in summary.iterrows()])
     dots = pd.DataFrame({"variant": [], "auc": []}) if folds is None else folds
-    areas = [reached(row).auc for _, row in summary.iterrows()]
+    areas = [reached(row).value for _, row in summary.iterrows()]
     least = np.nanmin([0.5, *summary["auc_mean"], *bounds[:, 0], *areas, *dots["auc"]])
     figure = Figure(figsize=(7.2, sum(0.32 * n + 0.75 for n in methods) + 0.3), layout="constrained")
     axes = figure.subplots(len(methods), 1, squeeze=False, sharex=True, height_ratios=[n + 0.5 for n in methods])[:, 0]
@@ -39,7 +39,7 @@ def forest_figure(summary: pd.DataFrame, folds: pd.DataFrame | None = None, styl
             colour, _dash = styles[str(row["variant"])]
             low, high = interval(row)
             ax.plot([low, high], [y, y], color=colour, linewidth=2, solid_capstyle="butt")
-            ax.plot(reached(row).auc, y, "s", color=colour, markersize=6)
+            ax.plot(reached(row).value, y, "s", color=colour, markersize=6)
             ax.plot(row["auc_mean"], y, "D", markeredgecolor="black", markerfacecolor="none", markersize=5)
             own = dots.loc[dots["variant"] == row["variant"], "auc"]
             ax.plot(own, np.full(len(own), y + 0.3), "o", color=colour, markersize=3.5, alpha=0.7, markeredgewidth=0)
