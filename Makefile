@@ -3,7 +3,7 @@ PYTHON ?= python3
 VENV := .venv
 BIN := $(VENV)/bin
 
-.PHONY: demo test test-encoders lint bench evidence clean
+.PHONY: demo test test-encoders lint bench evidence fuzz clean
 
 demo: $(VENV)/.core
 	$(BIN)/jigsawmil demo
@@ -26,6 +26,10 @@ bench: $(VENV)/.bench
 
 evidence: $(VENV)/.dev
 	$(BIN)/python -m benchmarks.evidence
+
+# 100,000 damaged files, and a table of what each reader made of them
+fuzz: $(VENV)/.dev
+	$(BIN)/python -m tools.fuzz
 
 clean:
 	rm -rf $(VENV) .venv-encoders .pytest_cache .mypy_cache .ruff_cache

@@ -87,9 +87,13 @@ def test_features_are_one_contiguous_float32_block(tools, tmp_path):
 
 
 def test_peek_does_not_read_the_features(tmp_path):
-    n, d = 10_000_000, 2560  # 100 GB, of which the file holds none
+    n, d = 1_000_000, 2560  # 10 GB, of which the disk holds none
     with h5py.File(tmp_path / "a.h5", "w") as file:
-        file.create_dataset("features", shape=(n, d), chunks=(1, d), dtype="f4")
-        file.create_dataset("coords", shape=(n, 2), chunks=(1, 2), dtype="i8").attrs["patch_size_level0"] = 512
+        for name, columns, kind in (("features", d, h5py.h5t.IEEE_F32LE), ("coords", 2, h5py.h5t.STD_I64LE)):
+            plan = h5py.h5p.create(h5py.h5p.DATASET_CREATE)
+            plan.set_alloc_time(h5py.h5d.ALLOC_TIME_EARLY)
+            plan.set_fill_time(h5py.h5d.FILL_TIME_NEVER)
+            h5py.h5d.create(file.id, name.encode(), kind, h5py.h5s.create_simple((n, columns)), plan)
+        file["coords"].attrs["patch_size_level0"] = 512
     info = peek_bag(tmp_path / "a.h5")
     assert (info.n, info.dim, info.patch_size) == (n, d, 512)

@@ -6,6 +6,7 @@ from ...config import choose
 from ...errors import FeatureError
 from ..bag import Bag, Unit
 from .find import find_bags
+from .guard import reading
 from .opened import open_path
 from .registry import FORMATS, Format, feature_suffixes, register_format
 from .source import BagInfo, Options, Source, describe, load
@@ -38,8 +39,9 @@ def read_bag(
     Example: `read_bag("stamp/slide_1.h5", mpp=0.25).features.shape  # (patch, feature)`
     """
     options = Options(mpp, patch_size, unit, None if coords is None else Path(coords))
-    name, source = _recognise(Path(path), options, format)
-    return load(source, options, describe(source, options, name))
+    with reading(Path(path)):
+        name, source = _recognise(Path(path), options, format)
+        return load(source, options, describe(source, options, name))
 
 
 def peek_bag(
@@ -56,8 +58,9 @@ def peek_bag(
     Example: `peek_bag("features/slide_1.h5").dim`
     """
     options = Options(mpp, patch_size, unit, None if coords is None else Path(coords))
-    name, source = _recognise(Path(path), options, format)
-    return describe(source, options, name)
+    with reading(Path(path)):
+        name, source = _recognise(Path(path), options, format)
+        return describe(source, options, name)
 
 
 def _recognise(path: Path, options: Options, name: str | None) -> tuple[str, Source]:

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from ...errors import FeatureError, summarize_error
+from .guard import refuse_bomb
 from .source import Stored
 
 if TYPE_CHECKING:
@@ -28,7 +29,10 @@ _ALLOWED = threading.Lock()  # torch keeps its allow-list in a global, and bags 
 
 def stored_pt(path: Path) -> Stored:
     """The tensor or NumPy array in a file of `torch.save`; its data stay on disk until read."""
-    array = _load_pt(path, mmap=zipfile.is_zipfile(path))  # the format before torch 1.6 is no zip and has no mmap
+    packed = zipfile.is_zipfile(path)  # the format before torch 1.6 is no zip and has no mmap
+    if packed:
+        _refuse_zip_bomb(path)
+    array = _load_pt(path, mmap=packed)
     return Stored(tuple(array.shape), str(array.dtype).removeprefix("torch."), lambda: _load_pt(path, mmap=False))
 
 
@@ -40,12 +44,18 @@ def stored_npy(path: Path) -> Stored:
 def stored_npz(path: Path) -> Stored:
     """The one array of an archive, or the one that `np.savez` names `arr_0`."""
     try:
+        _refuse_zip_bomb(path)
         with np.load(path, allow_pickle=False) as archive:
             key = "arr_0" if "arr_0" in archive.files else archive.files[0]
             array = archive[key]
     except (OSError, ValueError, IndexError, EOFError, zipfile.BadZipFile) as error:
         raise FeatureError(_unreadable(path, "a NumPy archive", error)) from error
     return Stored(array.shape, array.dtype.name, lambda: as_tensor(array))
+
+
+def _refuse_zip_bomb(path: Path) -> None:
+    with zipfile.ZipFile(path) as archive:
+        refuse_bomb(path.name, path.stat().st_size, sum(entry.file_size for entry in archive.infolist()))
 
 
 def as_tensor(array: np.ndarray) -> "Tensor":
@@ -88,6 +98,9 @@ def _load_pt(path: Path, *, mmap: bool) -> "Tensor":
             f"{path.name}: holds a {type(value).__name__}, expected one tensor or NumPy array of features (N, d). "
             "Save the features alone: torch.save(features, path)."
         )
+    if value.layout != torch.strided:
+        raise FeatureError(f"{path.name}: a tensor of layout {value.layout}, expected a dense one. Save it as dense.")
+    refuse_bomb(path.name, value.untyped_storage().nbytes(), value.numel() * value.element_size())  # of stride zero
     return value.detach()
 
 

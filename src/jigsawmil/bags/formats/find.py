@@ -6,6 +6,7 @@ from pathlib import Path
 
 from ...errors import FeatureError
 from . import hdf5
+from .guard import reading
 from .registry import feature_datasets, feature_suffixes
 from .torchmil import LABELS
 
@@ -24,8 +25,9 @@ def find_bags(folder: str | Path) -> dict[str, Path]:
     if not folder.is_dir():
         raise FeatureError(f"{folder}: no such folder. Give the folder that holds the feature files.")
     found: dict[str, list[Path]] = {}
-    for path in _candidates(folder):
-        found.setdefault(path.stem, []).append(path)
+    with reading(folder):
+        for path in _candidates(folder):
+            found.setdefault(path.stem, []).append(path)
     if not found:
         raise FeatureError(
             f"{folder}: no feature files in it. Expected {', '.join(feature_suffixes())}: "
@@ -54,12 +56,17 @@ def _one(paths: list[Path]) -> Path | None:
 
 def _candidates(folder: Path) -> Iterator[Path]:
     stores = feature_suffixes(folders=True)
-    for place, folders, files in os.walk(folder):
+    for place, folders, files in os.walk(folder, onerror=_raise):
         here = Path(place)
         yield from (here / name for name in sorted(folders) if name.endswith(stores))
         # A store is one slide: nothing inside it is another.
         folders[:] = sorted(name for name in folders if not name.endswith(stores) and not name.startswith("."))
         yield from (path for name in sorted(files) if not name.startswith(".") and _is_bag(path := here / name, folder))
+
+
+def _raise(error: OSError) -> None:
+    """A folder that may not be read is no empty one."""
+    raise error
 
 
 def _is_bag(path: Path, folder: Path) -> bool:

@@ -1,7 +1,18 @@
-"""HDF5 files: their headers at once, their arrays on demand."""
+"""HDF5 files: their headers at once, their arrays on demand.
 
+A file is opened in a child process first, see `hdf5_child`. What that has read without harm can be read here.
+"""
+
+import atexit
+import json
+import os
+import subprocess
+import sys
+import threading
 from collections.abc import Callable
+from contextlib import suppress
 from dataclasses import dataclass
+from itertools import product
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -9,12 +20,15 @@ import h5py
 import numpy as np
 
 from ...errors import FeatureError, summarize_error
+from . import hdf5_child
+from .guard import forbidden, refuse_bomb
 from .source import Stored
 
 if TYPE_CHECKING:
     from torch import Tensor
 
 SUFFIXES = (".h5", ".hdf5")
+FATAL = f"libhdf5 crashed over it, or did not end within {hdf5_child.SECONDS} s"
 
 
 @dataclass(frozen=True)
@@ -27,66 +41,137 @@ class Hdf5:
 
 def read_header(path: Path) -> Hdf5:
     """Names, shapes, types and attributes; no data."""
-    with _open(path) as file:
-        arrays = {
-            key: Stored(item.shape, _dtype_name(item.dtype), _reader(path, key), _clean(item.attrs))
-            for key, item in file.items()
-            if isinstance(item, h5py.Dataset) and item.shape is not None
-        }
-        return Hdf5(_clean(file.attrs), arrays)
+    found = _CHILD.ask(path, do="header")
+    arrays = {
+        key: Stored(
+            tuple(item["shape"]),
+            item["dtype"],
+            _reader(path, key, item["packed"], item["nbytes"]),
+            item["attrs"],
+            fault=item["fault"] and f"dataset '{key}' {item['fault']}",
+        )
+        for key, item in found["arrays"].items()
+    }
+    return Hdf5(found["attrs"], arrays)
 
 
 def keys(path: Path) -> set[str]:
     """Names at the top level; nothing else is touched."""
-    with _open(path) as file:
-        return set(file)
+    return set(_CHILD.ask(path, do="names"))
 
 
-def _open(path: Path) -> h5py.File:
-    try:
-        return h5py.File(path, "r")
-    except OSError as error:
-        raise FeatureError(
-            f"{path.name}: cannot be read as HDF5 ({summarize_error(error)}). "
-            "It is truncated, still being written, or not an HDF5 file: copy or extract it again."
-        ) from error
+class _Child:
+    """The child process, begun when needed and again after it died. One question at a time, as libhdf5 has it."""
 
+    def __init__(self) -> None:
+        self._process: subprocess.Popen[str] | None = None
+        self._owner = 0
+        self._fatal: set[tuple[str, int, int]] = set()  # files that ended it
+        self._turn = threading.Lock()
 
-def _reader(path: Path, key: str) -> Callable[[], "Tensor"]:
-    def read() -> "Tensor":
-        with _open(path) as file:
+    def ask(self, path: Path, **question: Any) -> Any:
+        if not path.is_file():  # a pipe would be waited for
+            raise FeatureError(f"{path}: no file. Check the path, or extract the slide.")
+        status = path.stat()
+        mark = (str(path), status.st_size, status.st_mtime_ns)
+        with self._turn:
+            if mark in self._fatal:
+                raise _unreadable(path, FATAL)
+            process = self._running()
             try:
-                array = file[key][()]  # in one call: TRIDENT's chunks are one row each
-            except OSError as error:
-                raise FeatureError(
-                    f"{path.name}: dataset '{key}' is damaged ({summarize_error(error)}). Copy or extract it again."
-                ) from error
+                print(json.dumps({"path": str(path.absolute()), **question}), file=process.stdin, flush=True)
+                line = process.stdout.readline() if process.stdout else ""
+            except BrokenPipeError:
+                line = ""
+            if not line:
+                self.stop()
+                self._fatal.add(mark)
+                raise _unreadable(path, FATAL)
+        said = json.loads(line)
+        if said.get("forbidden"):
+            raise forbidden(path)
+        if "error" in said:
+            raise _unreadable(path, said["error"], question.get("key"))
+        return said["value"]
+
+    def _running(self) -> subprocess.Popen[str]:
+        if self._owner != os.getpid() or (self._process is not None and self._process.poll() is not None):
+            self.stop()
+        if self._process is None:
+            self._owner = os.getpid()
+            code = f"import sys; sys.path[:] = {sys.path!r}; from {hdf5_child.__name__} import serve; "
+            self._process = subprocess.Popen(
+                [sys.executable, "-c", f"{code}serve({hdf5_child.SECONDS})"],
+                stdin=subprocess.PIPE,
+                stdout=subprocess.PIPE,
+                stderr=subprocess.DEVNULL,
+                encoding="utf-8",
+                start_new_session=True,  # Ctrl-C is for the parent
+            )
+        return self._process
+
+    def stop(self) -> None:
+        """End it, unless this process is a fork: then it answers the parent."""
+        process, self._process = self._process, None
+        if process is not None:
+            if self._owner == os.getpid():
+                process.kill()
+                process.wait()
+            for pipe in (process.stdin, process.stdout):
+                if pipe is not None:
+                    with suppress(BrokenPipeError):
+                        pipe.close()
+
+
+_CHILD = _Child()
+atexit.register(_CHILD.stop)
+
+
+def _unreadable(path: Path, why: str, key: str | None = None) -> FeatureError:
+    if key is not None:
+        return FeatureError(f"{path.name}: dataset '{key}' is damaged ({why}). Copy or extract it again.")
+    return FeatureError(
+        f"{path.name}: cannot be read as HDF5 ({why}). "
+        "It is truncated, damaged, still being written, or not an HDF5 file: copy or extract it again."
+    )
+
+
+def _reader(path: Path, key: str, packed: int | None, nbytes: int) -> Callable[[], "Tensor"]:
+    """packed: bytes that the dataset takes in the file, if it is compressed."""
+
+    def read() -> "Tensor":
+        if packed is not None:
+            refuse_bomb(f"{path.name}: dataset '{key}'", packed, nbytes)
+            _CHILD.ask(path, do="unpack", key=key)
+        try:
+            with h5py.File(path, "r") as file:
+                dataset = file[key]
+                array = dataset[()]  # in one call: TRIDENT's chunks are one row each
+                _check_written(dataset, array)
+        except (OSError, RuntimeError, KeyError, ValueError, TypeError) as error:
+            raise _unreadable(path, summarize_error(error), key) from error
         return _as_tensor(array)
 
     return read
 
 
+def _check_written(dataset: h5py.Dataset, array: np.ndarray) -> None:
+    """A chunk that is missing reads as the fill value, zeros as a rule: chunks full of it have to be there."""
+    if dataset.chunks is None or not array.size:
+        return
+    filled = array == dataset.fillvalue
+    if dataset.chunks[1:] == dataset.shape[1:] and not filled.reshape(len(filled), -1).all(axis=1).any():
+        return
+    places = [range(0, extent, step) for extent, step in zip(dataset.shape, dataset.chunks, strict=True)]
+    for corner in product(*places):
+        part = tuple(slice(start, start + step) for start, step in zip(corner, dataset.chunks, strict=True))
+        if filled[part].all():
+            dataset.id.read_direct_chunk(corner)  # raises if there is none
+
+
 def _as_tensor(array: np.ndarray) -> "Tensor":
     import torch
 
-    if _dtype_name(array.dtype) == "bfloat16":
+    if hdf5_child.dtype_name(array.dtype) == "bfloat16":
         return torch.from_numpy(array.view(np.int16)).view(torch.bfloat16)
     return torch.from_numpy(array.astype(array.dtype.newbyteorder("="), copy=False))
-
-
-def _dtype_name(dtype: np.dtype) -> str:
-    # NumPy has no bfloat16, so h5py stores what ml_dtypes calls bfloat16 as two opaque bytes.
-    return "bfloat16" if dtype.kind == "V" and dtype.itemsize == 2 else dtype.name
-
-
-def _clean(attrs: h5py.AttributeManager) -> dict[str, Any]:
-    """Attributes as Python values, without those that say nothing: TRIDENT writes None as the string 'None'."""
-    values: dict[str, Any] = {}
-    for key, value in attrs.items():
-        if isinstance(value, bytes):
-            value = value.decode(errors="replace")
-        elif isinstance(value, np.generic):
-            value = value.item()
-        if not isinstance(value, h5py.Empty) and not (isinstance(value, str) and value == "None"):
-            values[key] = value
-    return values

@@ -14,8 +14,10 @@ import numpy as np
 from ...errors import FeatureError
 from ..tile_spec import TileSpec
 from .arrays import as_tensor
+from .guard import refuse_bomb
 from .opened import Opened
 from .source import Options, Source, Stored, tile_spec
+from .zarr_arrays import read_array
 
 SUFFIXES, FOLDERS = (".zarr",), True
 NEEDS = "pip install 'jigsawmil[zarr]'"
@@ -39,12 +41,12 @@ def scan(file: Opened, options: Options) -> Source:
         raise FeatureError(f"{store.name}: features of table '{table}' are sparse, expected a dense matrix.")
     ids, corners, edge = _polygons(store, root, tiles)
     if "tile_id" in obs:
-        corners = corners[_rows(store, ids, obs["tile_id"][:])]
+        corners = corners[_rows(store, ids, read_array(store, obs["tile_id"], zeros=True))]
     spec = root.attrs.get("tile_spec", {}).get(tiles, {})
     return Source(
         path=store,
         slide_id=store.stem,
-        features=Stored(x.shape, x.dtype.name, lambda: as_tensor(x[:])),
+        features=Stored(x.shape, x.dtype.name, lambda: as_tensor(read_array(store, x))),
         coords=Stored(corners.shape, corners.dtype.name, lambda: as_tensor(corners)),
         unit="px",
         patch_size=edge,
@@ -99,6 +101,10 @@ def _feature_table(store: Path, root: Any, chosen: str | None) -> tuple[str, str
 def _rows(store: Path, ids: np.ndarray, wanted: np.ndarray) -> np.ndarray:
     """Row of each wanted tile; rows of table and shapes need not be in one order."""
     row_of = {tile: row for row, tile in enumerate(ids.tolist())}
+    twice = {"polygons": len(ids) - len(row_of), "feature rows": len(wanted) - len(set(wanted.tolist()))}
+    for what, found in twice.items():
+        if found:  # as where ids are missing, which read as zeros
+            raise FeatureError(f"{store.name}: {found} {what} have the tile id of another one. Copy the store again.")
     rows = [row_of.get(tile) for tile in wanted.tolist()]
     unknown = rows.count(None)
     if unknown:
@@ -124,7 +130,7 @@ def _slide_mpp(attrs: Any, spec: Any) -> float | None:
 def _polygons(store: Path, root: Any, tiles: str) -> tuple[np.ndarray, np.ndarray, float | None]:
     """Tile ids, top-left corners (N, 2) and the edge, in level-0 pixels."""
     parquet = store / "shapes" / tiles / "shapes.parquet"
-    ids, outlines = _from_parquet(parquet) if parquet.is_file() else _from_zarr(root[f"shapes/{tiles}"])
+    ids, outlines = _from_parquet(parquet) if parquet.is_file() else _from_zarr(store, root[f"shapes/{tiles}"])
     if len(outlines) == 0:
         return ids, np.zeros((0, 2)), None
     low, high = outlines.min(axis=1), outlines.max(axis=1)  # (tile, 2)
@@ -137,9 +143,9 @@ def _polygons(store: Path, root: Any, tiles: str) -> tuple[np.ndarray, np.ndarra
     return ids, low, float(sizes[0])
 
 
-def _from_zarr(shapes: Any) -> tuple[np.ndarray, np.ndarray]:
+def _from_zarr(store: Path, shapes: Any) -> tuple[np.ndarray, np.ndarray]:
     """Ids, and outlines (N, 5, 2) out of the ragged arrays."""
-    ids, points = shapes["Index"][:], shapes["coords"][:]
+    ids, points = read_array(store, shapes["Index"], zeros=True), read_array(store, shapes["coords"])
     if len(points) != 5 * len(ids):
         raise _no_boxes(shapes.path)
     return ids, points.reshape(-1, 5, 2)
@@ -152,6 +158,9 @@ def _from_parquet(path: Path) -> tuple[np.ndarray, np.ndarray]:
     except ImportError as error:
         raise FeatureError(f"{path}: tile polygons in Parquet need the pyarrow package: {NEEDS}") from error
     try:
+        about = pq.read_metadata(path)
+        unpacked = sum(about.row_group(group).total_byte_size for group in range(about.num_row_groups))
+        refuse_bomb(str(path), path.stat().st_size, unpacked)
         table = pq.read_table(path)
         polygons = table["geometry"].to_pylist()
     except (OSError, ValueError, KeyError) as error:

@@ -42,6 +42,8 @@ class Opened:
 def open_path(path: Path) -> Opened:
     if not path.exists():
         raise FeatureError(f"{path}: no such file. Check the path, or extract the slide.")
+    if not path.is_file() and not path.is_dir():  # a pipe would be waited for
+        raise FeatureError(f"{path}: neither a file nor a folder. Check the path, or extract the slide.")
     if path.is_file() and path.suffix in hdf5.SUFFIXES:
         header = hdf5.read_header(path)
         return Opened(path, header.attrs, header.arrays)

@@ -13,7 +13,9 @@ from .source import Options, Source
 
 # Each is asked before those to its left; a format whose file is not named here is asked before all of them.
 ORDER = ("clam", "torchmil", "trident", "slideflow", "uni2h", "stamp", "lazyslide")
-SHARED = {"arrays", "find", "hdf5", "opened", "registry", "siblings", "source"}  # files that hold no format
+SHARED = {  # files that hold no format
+    "arrays", "find", "guard", "hdf5", "hdf5_child", "opened", "registry", "siblings", "source", "zarr_arrays",
+}  # fmt: skip
 
 
 class Format(NamedTuple):

@@ -24,6 +24,8 @@ if TYPE_CHECKING:
 SMALLEST_PATCH = 8.0  # level-0 pixels; neighbours closer than this are cells of a grid, not patches of a slide
 IMAGE = "image pixels"  # in place of the microns a pixel of a tile: cut from an image as it is
 SAME = 1e-3  # relative difference below which a stated and a stored length agree (pyramids have factors like 4.0001)
+FLOATS, INTEGERS = ("float16", "float32", "float64", "bfloat16"), ("int8", "int16", "int32", "int64")
+NUMBERS = {*FLOATS, *INTEGERS, *(f"u{name}" for name in INTEGERS)}
 T = TypeVar("T")
 
 
@@ -46,12 +48,13 @@ class Options:
 
 @dataclass(frozen=True)
 class Stored:
-    """An array that lies in a file and has not been read."""
+    """An array that lies in a file and has not been read. fault: why it cannot be, if that is known before."""
 
     shape: tuple[int, ...]
     dtype: str
     read: Callable[[], "Tensor"]
     attrs: Mapping[str, Any] = field(default_factory=dict)
+    fault: str | None = None
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -97,12 +100,20 @@ class BagInfo:
 def describe(source: Source, options: Options, fmt: str) -> BagInfo:
     """Every check that needs no features: shapes, lengths, units, and agreement with what the caller states."""
     name, coords = source.path.name, own_coords(source)
+    for stored in (source.features, coords):
+        if stored is not None and stored.fault:
+            raise FeatureError(f"{name}: {stored.fault}. Copy or extract it again.")
     n, dim = _matrix_shape(source.features.shape, name, "features")
     if source.features.dtype == "uint16":
         raise FeatureError(
             f"{name}: features are uint16, most likely the bit patterns of bfloat16; expected floating point. "
             "Write them as float32 or float16."
         )
+    if n and not dim:
+        raise FeatureError(f"{name}: features of shape {source.features.shape}, which have no columns. Extract again.")
+    for what, array in (("features", source.features), ("coords", coords)):
+        if array is not None and array.dtype not in NUMBERS:
+            raise FeatureError(f"{name}: {what} are {array.dtype}, expected real numbers. Extract the slide again.")
     if n and coords is not None:
         rows, columns = _matrix_shape(coords.shape, name, "coords")
         if columns != 2:
@@ -158,8 +169,11 @@ def load(source: Source, options: Options, info: BagInfo) -> Bag:
             f"{name}: the slide is empty (features of shape {source.features.shape}). "
             "No tissue was found when it was tiled: tile it again, or leave it out of the label table."
         )
-    features = as_features(source.features.read().reshape(info.n, info.dim))
+    raw = source.features.read().reshape(info.n, info.dim)
+    features = as_features(raw)
     _check_finite(features, name, "features")
+    if source.features.dtype == "float64" and bool(((features == 0) & (raw != 0)).any()):
+        raise FeatureError(f"{name}: features too small for float32, in which models work. Extract the slide again.")
     coords = _coords(source, options, info)
     return Bag(
         slide_id=info.slide_id,
