@@ -42,6 +42,7 @@ PARTS = (
     Part("small_cohorts", ("--processes", "2"), 55),
     Part("selection_bias", (), 20),
     Part("crc_codex", (), 20, data="../shared/data/crc_codex"),
+    Part("rivals", (), 95),
 )
 
 

@@ -13,6 +13,7 @@ from pathlib import Path
 from .. import RESULTS, ROOT, write
 from .results_ensembles import develop, report
 from .results_pictures import draw
+from .results_rivals import rivals
 from .results_sections import Found, codex, jigsaw, learning, loop, standins, step, unseen
 from .results_selection import selection
 from .results_settings import presets, small
@@ -72,6 +73,7 @@ def made_by(found: Found, command: str) -> str:
 
 
 SECTIONS = (
+    Section("rivals", "Other people's models under the same folds", "python -m benchmarks.evidence.rivals", rivals),
     Section("unseen", "Two unseen phantom cohorts", "python -m benchmarks.evidence.unseen", unseen),
     Section("jigsaw_cases", "Where does the jigsaw help?", "python -m benchmarks.evidence.jigsaw_cases", jigsaw),
     Section(

@@ -63,9 +63,7 @@ def union(tables: Mapping[str, Study]) -> tuple[Study, dict[str, dict[str, str]]
 def run_cohort(study: Study, cohort: str, folder: Path, processes: int) -> Run:
     standins = RunFolder(folder).standins
     write_standin(study.standins[cohort], standins / cohort)
-    own = replace(
-        study, cohorts={cohort: study.cohorts[cohort]}, standins={cohort: study.standins[cohort]}, file=None
-    )
+    own = replace(study, cohorts={cohort: study.cohorts[cohort]}, standins={cohort: study.standins[cohort]}, file=None)
     with StudyProgress(Console()) as progress:
         run = cross_validate(
             on_standins(own, standins), folder, processes=processes, listen=progress, on_plan=progress.plan
