@@ -18,7 +18,7 @@ def summary(**areas: tuple[float, float, float]) -> pd.DataFrame:
 
 def pairs(*rows: tuple[str, str, float, float]) -> pd.DataFrame:
     found = [{"variant_a": a, "variant_b": b, "delong_p_holm": d, "t_p_holm": t} for a, b, d, t in rows]
-    return pd.DataFrame(found).assign(difference=0.2)
+    return pd.DataFrame(found).assign(difference=-0.2, fold_difference=-0.1, auc_a=0.6, auc_b=0.8, level="slide")
 
 
 TWO = summary(abmil=(0.6, 0.52, 0.7), graph=(0.8, 0.7, 0.9))
@@ -96,6 +96,34 @@ def test_the_best_is_said_to_be_chosen_after_the_fact(predictions) -> None:
     assert any("after seeing the results" in line for line in found.further)
 
 
+def test_tests_of_patients_are_cited_with_the_figures_of_patients() -> None:
+    tests = pairs(("abmil", "graph", 0.01, 0.02)).assign(level="patient", auc_a=0.509, auc_b=0.925, difference=-0.416)
+    found = answer(TWO, tests, "abmil")
+    assert "0.800 [0.700, 0.900], and both tests tell it apart" in found.headline
+    assert "abmil (by patient 0.925 against 0.509)." in found.headline
+    assert "by patient, AUC 0.925 against 0.509, difference +0.416" in behind(tests, "graph", "abmil")
+
+
+def test_the_headline_follows_the_advice_to_quote_the_mean_of_folds() -> None:
+    """Pooled, graph is best; by its folds, abmil, whose folds are calibrated differently."""
+    table = TWO.assign(auc_mean=[0.85, 0.81], auc_std=0.04)
+    tests = pairs(("graph", "abmil", 0.001, 0.03)).assign(fold_difference=-0.04)
+    found = answer(table, tests, "graph")
+    assert found.headline == (
+        "abmil has the highest AUC, 0.850 ± 0.040 (mean of folds); the corrected t-test tells it apart from the "
+        "baseline, graph (0.810)."
+    )
+    assert any("pooled AUC of abmil is far below its folds" in line for line in found.further)
+    assert "No method can be told apart" in answer(table, tests.assign(t_p_holm=0.3), "graph").headline
+
+
+def test_a_test_that_finds_the_baseline_better_does_not_tell_for_the_best() -> None:
+    tests = pairs(("abmil", "graph", 0.01, 0.01)).assign(difference=0.3, fold_difference=-0.1, level="patient")
+    found = answer(TWO, tests, "abmil")
+    assert "the corrected t-test tells it apart" in found.headline
+    assert "DeLong" not in found.headline
+
+
 def test_over_cohorts_those_with_a_difference_are_counted_and_named() -> None:
     won = answer(TWO, pairs(("abmil", "graph", 0.01, 0.02)), "abmil")
     lost = answer(TWO, pairs(("abmil", "graph", 0.5, 0.5)), "abmil")
@@ -107,7 +135,8 @@ def test_over_cohorts_those_with_a_difference_are_counted_and_named() -> None:
 def test_the_figures_behind_the_headline() -> None:
     tests = pairs(("abmil", "graph", 0.0001, 0.0312))
     assert behind(tests, "graph", "abmil") == (
-        "graph against abmil: difference 0.200; DeLong: p <0.001; corrected t: p = 0.031."
+        "graph against abmil: AUC 0.800 against 0.600, difference +0.200 (mean of folds +0.100); DeLong: p <0.001; "
+        "corrected t: p = 0.031."
     )
     undefined = tests.assign(delong_p_holm=np.nan, t_p_holm=np.nan)
     assert "no test is defined" in behind(undefined, "graph", "abmil")

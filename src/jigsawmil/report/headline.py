@@ -6,7 +6,7 @@ from dataclasses import dataclass
 import numpy as np
 import pandas as pd
 
-from .tables import ALPHA, interval, p_text, reached
+from .tables import ALPHA, far_below_folds, interval, p_text, plus_minus, reached, signed
 
 CHANCE = 0.5
 
@@ -22,19 +22,42 @@ class Answer:
 
 
 def answer(summary: pd.DataFrame, comparisons: pd.DataFrame, baseline: str) -> Answer:
-    """Of one cohort: rows of its summary and comparisons. baseline: the method to beat, one of them."""
-    areas = pd.Series({str(row["variant"]): reached(row).value for _, row in summary.iterrows()}, dtype=float)
-    best = str(areas.idxmax()) if areas.notna().any() else str(summary["variant"].iloc[0])
-    bounds = {str(row["variant"]): interval(row) for _, row in summary.iterrows()}
-    by_chance = [method for method, (low, high) in bounds.items() if not (low > CHANCE or high < CHANCE)]
+    """Of one cohort: rows of its summary and comparisons. baseline: the method to beat, one of them.
+
+    If the pooled AUC of any method is far below its folds, methods are ranked by the mean of folds, and the corrected
+    t-test alone tells them apart: that is what the notes below the tables advise.
+    """
+    summary = summary.set_index(summary["variant"].astype(str))
+    unpooled = far_below_folds(summary)
+    quoted = {str(m): float(row["auc_mean"]) if unpooled else reached(row).value for m, row in summary.iterrows()}
+    areas = pd.Series(quoted, dtype=float)
+    best = str(areas.idxmax()) if areas.notna().any() else str(summary.index[0])
+    bounds = {str(name): interval(row) for name, row in summary.iterrows()}
+    by_chance = [m for m, (low, high) in bounds.items() if m not in unpooled and not (low > CHANCE or high < CHANCE)]
     stated = f"{areas[best]:.3f} [{bounds[best][0]:.3f}, {bounds[best][1]:.3f}]"
+    if unpooled:
+        stated = f"{plus_minus(areas[best], float(summary.loc[best, 'auc_std']))} (mean of folds)"
     if np.isnan(areas[best]):
         return Answer("No AUC is defined: the predictions lack a class.", (), best, False)
     if len(areas) == 1:
-        return Answer(f"{best} reaches an AUC of {stated}{_chance(*bounds[best])}.", ONLY_ONE, best, False)
-    told = {_pair(row): _told_by(row) for _, row in comparisons.iterrows()}
-    headline, apart = _headline(best, stated, areas, baseline, told, by_chance)
+        chance = "" if unpooled else _chance(*bounds[best])
+        return Answer(f"{best} reaches an AUC of {stated}{chance}.", ONLY_ONE, best, False)
+    told = {_pair(row): _told_by(row, by_folds=bool(unpooled)) for _, row in comparisons.iterrows()}
+    if not any(told.values()):
+        headline, apart = _nobody(best, stated, all_by_chance=len(by_chance) == len(areas)), False
+    elif len(by_chance) == len(areas):
+        headline, apart = f"No method can be told from chance; the highest AUC is that of {best}, {stated}.", False
+    elif best == baseline:
+        headline, apart = f"No method improves on the baseline, {best}, which has the highest AUC, {stated}.", False
+    else:
+        row = pair_of(comparisons, best, baseline)
+        headline, apart = _against(f"{best} has the highest AUC, {stated}", row, baseline, areas, bool(unpooled))
     further = [BEST_OF_SEVERAL]
+    if unpooled:
+        further.append(
+            f"The pooled AUC of {_and(unpooled)} is far below its folds, which are calibrated differently. So methods "
+            "are ranked by the mean of folds and compared by the corrected t-test."
+        )
     alike = [m for m in areas.index if m not in (best, baseline) and not told.get(frozenset((best, m)))]
     if alike and any(told.values()):
         further.insert(0, f"{best} cannot be told apart from {_and(alike)}.")
@@ -60,61 +83,65 @@ def overall(answers: Mapping[str, Answer], baseline: str) -> str:
     return f"In {where} {len(answers)} cohorts{named} the best method can be told apart from {against}."
 
 
-def _headline(
-    best: str,
-    stated: str,
-    areas: pd.Series,
-    baseline: str,
-    told: dict[frozenset[str], tuple[str, ...]],
-    by_chance: Sequence[str],
-) -> tuple[str, bool]:
-    if not any(told.values()):
-        nor = (
-            "be told from chance, or apart from another"
-            if len(by_chance) == len(areas)
-            else "be told apart from another"
-        )
-        return f"No method can {nor}; the highest AUC is that of {best}, {stated}.", False
-    if len(by_chance) == len(areas):
-        return f"No method can be told from chance; the highest AUC is that of {best}, {stated}.", False
-    if best == baseline:
-        return f"No method improves on the baseline, {best}, which has the highest AUC, {stated}.", False
-    tests = told.get(frozenset((best, baseline)), ())
-    against = f"the baseline, {baseline} ({areas[baseline]:.3f})"
-    start = f"{best} has the highest AUC, {stated}"
+def _nobody(best: str, stated: str, *, all_by_chance: bool) -> str:
+    nor = "be told from chance, or apart from another" if all_by_chance else "be told apart from another"
+    return f"No method can {nor}; the highest AUC is that of {best}, {stated}."
+
+
+def _against(start: str, row: pd.Series | None, baseline: str, areas: pd.Series, by_folds: bool) -> tuple[str, bool]:
+    """The best against the baseline; whether a test tells it apart, as the better one. row: of the two, see `pair_of`;
+    the tests may compare patients although the table's figures are of slides."""
+    tests = () if row is None else _told_by(row, by_folds=by_folds, better=True)
+    named = f"the baseline, {baseline} ({areas[baseline]:.3f})"
+    if row is not None and row.get("level") == "patient" and not by_folds:
+        named = f"the baseline, {baseline} (by patient {row['auc_a']:.3f} against {row['auc_b']:.3f})"
     if len(tests) == 2:
-        return f"{start}, and both tests tell it apart from {against}.", True
+        return f"{start}, and both tests tell it apart from {named}.", True
     if tests:
-        return f"{start}; {tests[0]} tells it apart from {against}{_other(tests[0])}.", True
-    return f"{start}, but it cannot be told apart from {against}.", False
-
-
-def _other(test: str) -> str:
-    return ", the corrected t-test does not" if test == DELONG else ""
+        but = ", the corrected t-test does not" if tests[0] == DELONG else ""
+        return f"{start}; {tests[0]} tells it apart from {named}{but}.", True
+    return f"{start}, but it cannot be told apart from {named}.", False
 
 
 DELONG, CORRECTED = "DeLong's test", "the corrected t-test"
 
 
-def _told_by(row: pd.Series) -> tuple[str, ...]:
-    """The tests whose Holm-adjusted p is below 0.05."""
-    found = {DELONG: row["delong_p_holm"], CORRECTED: row["t_p_holm"]}
-    return tuple(name for name, p in found.items() if float(p) < ALPHA)
+def _told_by(row: pd.Series, *, by_folds: bool, better: bool = False) -> tuple[str, ...]:
+    """The tests whose Holm-adjusted p is below 0.05. by_folds: the corrected t-test alone. better: of those, the ones
+    that find the first variant the better one."""
+    found = {CORRECTED: (row["t_p_holm"], row["fold_difference"])}
+    if not by_folds:
+        found = {DELONG: (row["delong_p_holm"], row["difference"]), **found}
+    return tuple(name for name, (p, gap) in found.items() if float(p) < ALPHA and (float(gap) > 0 or not better))
 
 
 def _pair(row: pd.Series) -> frozenset[str]:
     return frozenset((str(row["variant_a"]), str(row["variant_b"])))
 
 
-def behind(comparisons: pd.DataFrame, best: str, baseline: str) -> str:
-    """The p-values behind the headline; empty where there is no such pair."""
+def pair_of(comparisons: pd.DataFrame, a: str, b: str) -> pd.Series | None:
+    """The row of two variants, turned so that a comes first."""
     for _, row in comparisons.iterrows():
-        if _pair(row) == {best, baseline} and best != baseline:
-            delong, t = float(row["delong_p_holm"]), float(row["t_p_holm"])
-            stated = [f"{name}: {_p(p)}" for name, p in (("DeLong", delong), ("corrected t", t)) if not np.isnan(p)]
-            gap = abs(float(row["difference"]))
-            return f"{best} against {baseline}: difference {gap:.3f}; {'; '.join(stated) or 'no test is defined'}."
-    return ""
+        if _pair(row) == {a, b} and a != b:
+            if str(row["variant_a"]) == a:
+                return row
+            ends = {"auc_a": row["auc_b"], "auc_b": row["auc_a"], "variant_a": a, "variant_b": b}
+            signs = {name: -float(row[name]) for name in ("difference", "fold_difference")}
+            return pd.Series({**row, **ends, **signs})
+    return None
+
+
+def behind(comparisons: pd.DataFrame, best: str, baseline: str) -> str:
+    """The p-values behind the headline; empty if there is no such pair."""
+    row = pair_of(comparisons, best, baseline)
+    if row is None:
+        return ""
+    delong, t = float(row["delong_p_holm"]), float(row["t_p_holm"])
+    stated = [f"{name}: {_p(p)}" for name, p in (("DeLong", delong), ("corrected t", t)) if not np.isnan(p)]
+    level = "by patient, " if row.get("level") == "patient" else ""
+    areas = f"AUC {row['auc_a']:.3f} against {row['auc_b']:.3f}, difference {signed(float(row['difference']))}"
+    folds = f"mean of folds {signed(float(row['fold_difference']))}"
+    return f"{best} against {baseline}: {level}{areas} ({folds}); {'; '.join(stated) or 'no test is defined'}."
 
 
 def _p(p: float) -> str:

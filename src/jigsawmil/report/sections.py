@@ -32,6 +32,15 @@ CALIBRATED = ("brier", "ece", "calibration_slope", "calibration_intercept")
 CALIBRATION = tuple(FIGURES[name].replace("\n", " ") for name in CALIBRATED)  # a table of their own
 A_FIGURE = 9  # panels, so that a figure fits a page
 Section = tuple[str, Html]  # title, content
+TWO_TESTS = (
+    "The two tests ask different questions. DeLong's takes the trained models as they are and asks whether they would "
+    "differ on new patients; the corrected t-test asks whether the methods would differ if they were trained again. A "
+    "difference that both confirm is real; one that only DeLong's confirms may be the luck of a training run."
+)
+ONE_TEST = (
+    "The corrected t-test asks whether the methods would differ if they were trained again. DeLong's test, which asks "
+    "whether these trained models would differ on new patients, is for two classes, so its column is empty."
+)
 
 
 def cohort_sections(part: CohortPart) -> Iterator[Section]:
@@ -102,9 +111,7 @@ def comparison_section(part: CohortPart) -> Html:
         return tag("p", "One method was judged, so there is no pair to compare.")
     words = [
         behind(part.comparisons, part.answer.best, part.baseline),
-        "The two tests ask different questions. DeLong's takes the trained models as they are and asks whether they "
-        "would differ on new patients; the corrected t-test asks whether the methods would differ when trained anew. A "
-        "difference that both confirm is real; one that only DeLong's confirms may be the luck of a training run.",
+        TWO_TESTS if part.comparisons["delong_p_holm"].notna().any() else ONE_TEST,
     ]
     if part.repeated:
         words[1] = (

@@ -172,13 +172,20 @@ def _summary_notes(summary: pd.DataFrame) -> list[str]:
     undefined = int(summary["undefined_folds"].max()) if "undefined_folds" in summary else 0
     if undefined:
         notes.append(f"Up to {counted(undefined, 'test fold')} without all classes left out of the mean.")
-    lower = summary.loc[summary["auc_mean"] - summary["auc_oof"] > CLEARLY_LOWER, "variant"]
-    if len(lower):
+    if lower := far_below_folds(summary):
         notes.append(
-            f"Pooled far below the folds for {', '.join(dict.fromkeys(map(str, lower)))}: its folds are calibrated "
-            "differently; quote the mean of folds, and compare by the corrected t-test."
+            f"Pooled far below the folds for {', '.join(lower)}: its folds are calibrated differently; quote the mean "
+            "of folds, and compare by the corrected t-test."
         )
     return notes
+
+
+def far_below_folds(summary: pd.DataFrame) -> list[str]:
+    """The variants whose pooled AUC says less than their folds do."""
+    if "auc_mean" not in summary:
+        return []
+    lower = summary.loc[summary["auc_mean"] - summary["auc_oof"] > CLEARLY_LOWER, "variant"]
+    return list(dict.fromkeys(map(str, lower)))
 
 
 def _interval_names(summary: pd.DataFrame) -> list[str]:
@@ -192,8 +199,10 @@ def _comparison_notes(rows: pd.DataFrame) -> list[str]:
     pairs = max(len(part) for _, part in cohorts(rows))
     notes = [
         f"p-values are Holm-adjusted for {counted(pairs, 'pair')} (bold: below {ALPHA}); a case is {case_of(rows)}.",
-        *["DeLong: do these trained models differ on new patients?"] * bool(tested),
-        f"Corrected t-test (Nadeau and Bengio, {counted(folds, 'test fold')}): do the methods differ if trained anew?",
+        "DeLong: do these trained models differ on new patients?"
+        if tested
+        else "DeLong's test needs two classes and one prediction per case; here the corrected t-test alone decides.",
+        f"Corrected t-test (Nadeau and Bengio, {counted(folds, 'test fold')}): do the methods differ if trained again?",
     ]
     if folds < 2:
         notes[-1] = "The corrected t-test needs several test sets, and there is one."
