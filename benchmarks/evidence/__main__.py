@@ -41,6 +41,7 @@ PARTS = (
     Part("presets", ("--processes", "2"), 10),
     Part("small_cohorts", ("--processes", "2"), 55),
     Part("selection_bias", (), 20),
+    Part("choosing", (), 10),
     Part("crc_codex", (), 20, data="../shared/data/crc_codex"),
     Part("rivals", (), 95),
 )

@@ -15,7 +15,7 @@ from .results_ensembles import develop, report
 from .results_pictures import draw
 from .results_rivals import rivals
 from .results_sections import Found, codex, jigsaw, learning, loop, standins, step, unseen
-from .results_selection import selection
+from .results_selection import choosing, selection
 from .results_settings import presets, small
 
 PAGE = ROOT / "docs" / "results.md"
@@ -98,6 +98,9 @@ SECTIONS = (
         "Choosing the epoch on the test fold",
         "python -m benchmarks.evidence.selection_bias",
         selection,
+    ),
+    Section(
+        "choosing", "Settings chosen inside the training patients", "python -m benchmarks.evidence.choosing", choosing
     ),
     Section("crc_codex", "Real tissue: colorectal cancer by CODEX", "python -m benchmarks.evidence.crc_codex", codex),
     Section(

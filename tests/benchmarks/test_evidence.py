@@ -10,12 +10,14 @@ import pandas as pd
 import pytest
 from benchmarks.evidence import __main__ as evidence
 from benchmarks.evidence import (
+    choosing,
     ensembles,
     holdout,
     jigsaw_cases,
     learning_curve,
     presets,
     results_page,
+    results_selection,
     results_settings,
     selection_bias,
     small_cohorts,
@@ -25,6 +27,7 @@ from scipy.stats import ttest_1samp
 
 from jigsawmil.errors import StudyError
 from jigsawmil.synthetic.phantom_options import phantom_spec
+from jigsawmil.train.choice import Choice
 from jigsawmil.train.config import TrainConfig
 from jigsawmil.train.progress import Epoch, Progress
 from jigsawmil.train.settings import Settings
@@ -92,7 +95,7 @@ def test_the_best_fixed_lambda_is_chosen_without_the_cohort_it_is_scored_on() ->
 
 def test_no_cohort_was_seen_before() -> None:
     parts = [{0, 11, 12, 901, 902, 903}, set(jigsaw_cases.SEEDS), set(learning_curve.SEEDS)]
-    parts += [{seed for own in part.SEEDS.values() for seed in own} for part in (presets, small_cohorts)]
+    parts += [{seed for own in part.SEEDS.values() for seed in own} for part in (presets, small_cohorts, choosing)]
     parts += [{seed for own in part.values() for seed in own} for part in ensembles.SEEDS.values()]
     assert len(set().union(*parts)) == sum(map(len, parts))
 
@@ -411,3 +414,26 @@ def test_learnt_weights_stay_near_equal_and_lean_to_the_better_kind() -> None:
     assert (weights >= 0).all()
     assert 0.3 < weights[0] < 0.9
     assert ensembles.stack(rng.normal(0, 1e-6, (200, 5)), labels) == pytest.approx([0.2] * 5, abs=1e-3)
+
+
+def test_arms_of_choosing_are_made_of_the_candidates(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """What a fold reports for a choice is the AUROC of the candidate it chose; the bias is the best of all."""
+    monkeypatch.setattr(choosing, "SHAPE", {"slides": 18, "patches": 12, "dim": 16, "two_slides": 0.0})
+    monkeypatch.setattr(choosing, "SETTINGS", Settings(method="graph-abmil", hidden=8, epochs=3, lr=0.01, device="cpu"))
+    monkeypatch.setattr(choosing, "CHOICE", Choice(options={"conv": ["gat", "sage"]}, folds=2, repeats=1))
+    run = choosing.run_cohort("composition", 5, tmp_path)
+    found = choosing.judge(run)
+    areas, names = found["auroc"], ["conv=gat", "conv=sage"]
+    assert areas["default"] == areas["conv=gat"]
+    choices = run.choices.set_index(["fold", "candidate"])
+    for fold in range(choosing.FOLDS):
+        own = choices.loc[fold]
+        assert areas["chosen"][fold] == areas[own["chosen"].idxmax()][fold]
+        assert areas["lowest inner loss"][fold] == areas[own["loss"].idxmin()][fold]
+    assert np.mean(areas["best on test folds"]) == max(np.mean(areas[name]) for name in names)
+    assert sum(found["chose"].values()) == sum(found["lowest"].values()) == choosing.FOLDS
+    rows = choosing.table([{"kind": kind, **found} for kind in choosing.KINDS for _ in range(2)])
+    values = {"rows": rows, "candidates": names, "kinds": choosing.KINDS, "shape": choosing.SHAPE, "method": "m"}
+    cohorts = [{"kind": kind, "seed": seed, **found} for kind in choosing.KINDS for seed in range(2)]
+    words = results_selection.choosing({**values, "cohorts": cohorts, "folds": 3, "inner": {"folds": 2, "repeats": 1}})
+    assert f"| `conv=gat` (the default) | {6 * found['chose']['conv=gat']} |" in words[4]
