@@ -26,6 +26,10 @@ class ConfigError(JigsawmilError):
     """An unknown or impossible setting; names the key and the nearest valid one."""
 
 
+class NotFiniteError(FeatureError):
+    """A feature file holds NaN or infinity."""
+
+
 class NotANumberError(FeatureError):
     """A model gave NaN or infinity for a slide."""
 

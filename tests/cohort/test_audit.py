@@ -10,7 +10,8 @@ import pytest
 
 from jigsawmil.bags.formats import BagInfo
 from jigsawmil.bags.provenance import Encoding
-from jigsawmil.cohort.audit import PROBLEMS, Audit, Problem, audit, describe_mismatch, peek_all
+from jigsawmil.bags.survey import Survey, survey_all
+from jigsawmil.cohort.audit import PROBLEMS, Audit, Problem, audit, describe_mismatch
 from jigsawmil.cohort.labels import LabelTable
 from jigsawmil.errors import ConfigError, FeatureError, LabelError
 
@@ -29,7 +30,8 @@ def table(rows: list[tuple[str, str, str]], level: str = "slide", notes: tuple[s
 
 
 def hold(labels: LabelTable, infos: dict[str, object], **options: bool) -> Audit:
-    return audit(labels, {slide_id: Path(f"{slide_id}.h5") for slide_id in infos}, infos, **options)
+    surveys = {name: Survey(info=found) if isinstance(found, BagInfo) else found for name, found in infos.items()}
+    return audit(labels, {slide_id: Path(f"{slide_id}.h5") for slide_id in infos}, surveys, **options)
 
 
 def kinds(report: Audit) -> dict[str, Problem]:
@@ -236,11 +238,11 @@ def test_peeking_gives_an_error_in_place_of_an_unreadable_file_and_reports_progr
     for path in found.values():
         path.write_bytes(b"not hdf5")
     steps: list[tuple[int, int]] = []
-    infos = peek_all(found, progress=lambda done, total: steps.append((done, total)))
+    infos = survey_all(found, progress=lambda done, total: steps.append((done, total)))
     assert steps == [(1, 3), (2, 3), (3, 3)]
     assert all(isinstance(error, FeatureError) and f"{name}.h5" in str(error) for name, error in infos.items())
     with pytest.raises(ConfigError, match="mpp"):  # the caller's fault, not the files'
-        peek_all(found, mpp=-1)
+        survey_all(found, mpp=-1)
 
 
 @pytest.mark.parametrize("pair", [("P01", "p01"), ("7", "7.0"), ("TCGA-AA-0001-01A", "TCGA-AA-0001-01B")])

@@ -1,5 +1,6 @@
 """Cohorts from files and from memory: the join, the classes, what is kept in memory, reading ahead."""
 
+import zlib
 from pathlib import Path
 
 import h5py
@@ -16,12 +17,13 @@ from jigsawmil.errors import FeatureError, LabelError
 CLINICAL = Path(__file__).resolve().parents[2] / "../shared/data/clinical"
 
 
-def write_features(folder: Path, slide_id: str, n: int = 6, dim: int = 4, value: float = 0.0) -> Path:
-    """As TRIDENT writes them, a 40x slide tiled at 20x."""
+def write_features(folder: Path, slide_id: str, n: int = 6, dim: int = 4, value: float | None = None) -> Path:
+    """As TRIDENT writes them, a 40x slide tiled at 20x. Features lie from `value` (its own if None) up to 1 above."""
+    value = float(zlib.crc32(slide_id.encode()) % 1000) if value is None else value
     path = folder / f"{slide_id}.h5"
     path.parent.mkdir(exist_ok=True, parents=True)
     with h5py.File(path, "w") as file:
-        file["features"] = np.full((n, dim), value, dtype=np.float32)
+        file["features"] = (value + np.arange(n * dim).reshape(n, dim) / max(1, n * dim)).astype(np.float32)
         file["coords"] = (512 * np.stack([np.arange(n), np.arange(n)], axis=1)).astype(np.int64)
         file["coords"].attrs.update(
             patch_size=256, patch_size_level0=512, level0_magnification=40, target_magnification=20, overlap=0,
@@ -56,7 +58,7 @@ def test_slides_patients_and_labels_are_joined(files: tuple[Path, Path]) -> None
     assert [slide.patches for slide in cohort.slides] == [6] * 4
     for i in range(len(cohort)):
         assert cohort.bag(i).slide_id == cohort.slides[i].slide_id
-        assert (cohort.bag(i).features == i).all()
+        assert (cohort.bag(i).features.floor() == i).all()
 
 
 def test_the_order_of_rows_in_the_table_changes_nothing(files: tuple[Path, Path]) -> None:

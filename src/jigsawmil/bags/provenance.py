@@ -1,6 +1,5 @@
 """What a file of features was made of: running again must know its own work from another slide's or other settings'."""
 
-import hashlib
 import json
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -9,12 +8,13 @@ from typing import TYPE_CHECKING, Any
 
 import h5py
 
+from .digest import digest, file_mark
+
 if TYPE_CHECKING:
     from torch import nn
 
 MADE_FROM = "made_from"  # attribute of the features, or key of the note that a slide has no tissue
 DAMAGED = "damaged"  # in place of what a file would say
-ENDS = 1 << 16  # bytes of a file's beginning and end that are looked at
 SAMPLE = 64  # numbers of each weight that are looked at
 WORDS = {
     "slide": "made from another slide of this name",
@@ -42,20 +42,6 @@ def encoding_of(text: Any) -> Encoding | None:
         return None
 
 
-def file_mark(path: Path) -> str:
-    """Of a file's content, at the price of two short reads: its size, its beginning and its end."""
-    size = path.stat().st_size
-    with open(path, "rb") as file:
-        start = file.read(ENDS)
-        file.seek(max(0, size - ENDS))
-        return digest(str(size).encode(), start, file.read(ENDS))
-
-
-def whole_mark(path: Path) -> str:
-    """Of a short file, every byte."""
-    return digest(path.read_bytes())
-
-
 def slide_mark(path: Path) -> str:
     """Of a slide; the pixels of an MRXS lie in a folder, whose index names the scan."""
     index = path.with_suffix("") / "Slidedat.ini"
@@ -69,13 +55,6 @@ def weights_mark(model: "nn.Module") -> str:
         for name, value in model.state_dict().items()
     ]
     return digest(*parts)
-
-
-def digest(*parts: bytes) -> str:
-    found = hashlib.sha256()
-    for part in parts:
-        found.update(len(part).to_bytes(8, "little") + part)
-    return found.hexdigest()[:16]
 
 
 def difference(known: Made | None, wanted: Made) -> str | None:

@@ -38,6 +38,7 @@ NoBoundsShift = Annotated[
 ]
 
 
+FLAGS = {"mpp": ("--slide-mpp",), "verify": ("--verify", "--full")}  # others are called like the option
 T = TypeVar("T")
 
 
@@ -47,8 +48,8 @@ def with_cohort_options(names: Iterable[str]) -> Callable[[type[T]], type[T]]:
     def add(cls: type[T]) -> type[T]:
         for name in names:
             kind = Path | None if name in PATH_OPTIONS else COHORT[name].kind
-            flag = "--slide-mpp" if name == "mpp" else f"--{name.replace('_', '-')}"
-            cls.__annotations__[name] = Annotated[kind, typer.Option(flag, help=COHORT[name].help)]
+            flags = FLAGS.get(name, (f"--{name.replace('_', '-')}",))
+            cls.__annotations__[name] = Annotated[kind, typer.Option(*flags, help=COHORT[name].help)]
             setattr(cls, name, COHORT[name].default)
         return cls
 

@@ -4,17 +4,16 @@ import json
 import re
 from collections import Counter, defaultdict
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
-from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Literal, NamedTuple
 
-from ..bags.bag import Unit
-from ..bags.formats import BagInfo, peek_bag
+from ..bags.formats import BagInfo
 from ..bags.spelling import plain_id, spellings
+from ..bags.survey import Survey
 from ..errors import FeatureError, LabelError
-from ..slides.encoders.spec import our_name
 from ..tasks import Task, choose_task, sort_classes
+from .feature_audit import mixed_features, same_features, slide_faults
 from .labels import LabelTable, listed
 from .tables import MISSING, is_unknown
 
@@ -47,16 +46,42 @@ PROBLEMS: dict[str, tuple[Severity, About]] = {
     "mixed-dimensions": ("error", "features"),
     "mixed-encoders": ("error", "features"),
     "mixed-encodings": ("note", "features"),
+    "mixed-magnifications": ("error", "features"),
+    "near-magnifications": ("note", "features"),
+    "unknown-magnification": ("note", "features"),
+    "not-finite": ("error", "features"),  # these, and the next four, are left out under skip_bad
+    "zero-features": ("error", "features"),
+    "constant-features": ("error", "features"),
+    "far-coordinates": ("error", "features"),
+    "stacked": ("note", "features"),
+    "outside-slide": ("note", "features"),
+    "other-units": ("note", "features"),
+    "zero-patches": ("note", "features"),
+    "shared-places": ("note", "features"),
+    "single-patch": ("note", "features"),
+    "same-features": ("error", "features"),  # a note under allow_similar
+    "copied-slides": ("note", "features"),
     "no-coordinates": ("note", "features"),
     "nothing-left": ("error", "features"),
+}
+BAD = {  # left out under skip_bad, and the reason in a phrase
+    "unreadable": "the feature file cannot be read",
+    "empty": "no patch in the feature file",
+    "not-finite": "NaN or infinity in the feature file",
+    "zero-features": "all features are 0",
+    "constant-features": "all patches have the same features",
+    "far-coordinates": "coordinates that no slide has",
+    "stacked": "all patches lie at one place",
+    "outside-slide": "patches outside of the slide",
+    "other-units": "coordinates in other units",
 }
 # Those that leave slides out of the cohort where they do not stop it, and the reason in a phrase.
 LEAVES_OUT = {
     "missing-label": "no label in the table",
     "no-label": "not in the table",
     "no-features": "no feature file",
-    "unreadable": "the feature file cannot be read",
-    "empty": "no patch in the feature file",
+    "unreadable": BAD["unreadable"],
+    "empty": BAD["empty"],
 }
 SAYS_WHY = ("missing-label",)  # kinds whose details go with the reason
 BLIND = (
@@ -64,7 +89,7 @@ BLIND = (
     "jigsaw methods cannot."
 )
 SKIPPABLE = ("no-features", "unreadable", "empty")
-ALLOWED = ("similar-patients",)  # notes under allow_similar
+ALLOWED = ("similar-patients", "same-features")  # notes under allow_similar
 
 
 class LeftOut(NamedTuple):
@@ -80,7 +105,11 @@ class Entry(NamedTuple):
     label: str
     site: str | None
     path: Path | None
-    info: BagInfo
+    survey: Survey
+
+    @property
+    def info(self) -> BagInfo:
+        return self.survey.info
 
 
 @dataclass(frozen=True)
@@ -153,77 +182,54 @@ class Audit:
             raise kind(self.summary())
 
 
-def peek_all(
-    found: Mapping[str, Path],
-    *,
-    mpp: float | None = None,
-    patch_size: float | None = None,
-    unit: Unit | None = None,
-    progress: Callable[[int, int], None] | None = None,
-) -> dict[str, BagInfo | FeatureError]:
-    """Headers of many files, read side by side; a file that cannot be read gives its error instead.
-
-    progress: called with (done, total) after each file.
-    """
-
-    def peek(path: Path) -> BagInfo | FeatureError:
-        try:
-            return peek_bag(path, mpp=mpp, patch_size=patch_size, unit=unit)
-        except FeatureError as error:
-            return error
-
-    infos: dict[str, BagInfo | FeatureError] = {}
-    # HDF5 lets one thread in at a time, so more would only jostle; they help with files of other kinds.
-    with ThreadPoolExecutor(max_workers=4) as pool:
-        for slide_id, info in zip(found, pool.map(peek, found.values()), strict=True):
-            infos[slide_id] = info
-            if progress is not None:
-                progress(len(infos), len(found))
-    return infos
-
-
 def audit(
     labels: LabelTable,
     found: Mapping[str, Path | None],
-    infos: Mapping[str, BagInfo | FeatureError],
+    surveys: Mapping[str, Survey | FeatureError],
     *,
     skip_missing: bool = False,
+    skip_bad: bool = False,
     allow_similar: bool = False,
     ordinal: bool = False,
     task: str | None = None,
 ) -> Audit:
     """Hold a table against the features found for it.
 
-    found: slide id -> file, for all files. infos: slide id -> header or error, at least for labelled slides found.
-    skip_missing: labelled slides without usable features are noted and left out instead of stopping.
+    found: slide id -> file, for all files. surveys: what they hold, or an error, at least for labelled slides found.
+    skip_missing: labelled slides without usable features are noted and left out instead of stopping. skip_bad: those
+    whose features are bad, see `BAD`.
     allow_similar: patients whose ids differ only in spelling are noted instead of stopping.
     ordinal, task: what the labels are for, as for `Cohort.read`.
     """
     slides = _slides(labels)
     labelled = {slide_id: row for slide_id, row in slides.items() if row.label}
-    readable: dict[str, BagInfo] = {}
+    readable: dict[str, Survey] = {}
     broken: dict[str, str] = {}
     for slide_id in sorted(labelled.keys() & found.keys()):
-        info = infos[slide_id]
-        if isinstance(info, FeatureError):
-            broken[slide_id] = str(info)
+        survey = surveys[slide_id]
+        if isinstance(survey, FeatureError):
+            broken[slide_id] = str(survey)
         else:
-            readable[slide_id] = info
+            readable[slide_id] = survey
     entries = tuple(
-        Entry(slide_id, *labelled[slide_id][:2], labelled[slide_id].site or None, found[slide_id], info)
-        for slide_id, info in readable.items()
-        if info.n > 0
+        Entry(slide_id, *labelled[slide_id][:2], labelled[slide_id].site or None, found[slide_id], survey)
+        for slide_id, survey in readable.items()
+        if survey.info.n > 0
     )
-    empty = [slide_id for slide_id, info in readable.items() if info.n == 0]
+    faults = list(slide_faults(entries))
+    bad = {name: problem.kind for problem in faults if skip_bad and problem.kind in BAD for name in problem.names}
+    entries = tuple(entry for entry in entries if entry.slide_id not in bad)
+    empty = [slide_id for slide_id, survey in readable.items() if survey.info.n == 0]
     absent = sorted(labelled.keys() - found.keys())
     hint = describe_mismatch(sorted(labelled), sorted(found)) if absent else ""
     way_out = (
         "They are left out."
-        if skip_missing
+        if skip_missing or skip_bad
         else "Extract them, or leave them out with skip_missing=True or --skip-missing; reports then name them."
     )
 
-    tell = _Teller((SKIPPABLE if skip_missing else ()) + (ALLOWED if allow_similar else ()))
+    skipped = (SKIPPABLE if skip_missing else ()) + (tuple(BAD) if skip_bad else ())
+    tell = _Teller(skipped + (ALLOWED if allow_similar else ()))
     _table_problems(tell, labels, slides)
     # Where no slide can be used, the table alone may still be seen to hold one class.
     pairs = [e[1:3] for e in entries] or [row[:2] for row in labelled.values()]
@@ -233,16 +239,22 @@ def audit(
     tell("unreadable", "labelled slide", "with an unreadable file", broken, way_out, broken.values())
     tell("empty", "labelled slide", "without a single patch", empty, way_out)
     tell("no-label", "feature file", "without a row in the table", sorted(found.keys() - slides.keys()))
-    _feature_problems(tell, entries)
+    for problem in (*faults, *mixed_features(entries), *same_features(entries)):
+        if problem.one:
+            left = skip_bad and problem.kind in BAD
+            tell(*problem._replace(remedy="They are left out." if left else problem.remedy))
+        else:
+            tell.once(problem.kind, problem.text, problem.remedy, problem.names, problem.details)
     unplaced = [entry.slide_id for entry in entries if not entry.info.placed]
     tell("no-coordinates", "slide", "with features without coordinates", unplaced, BLIND)
     if labelled and not entries:
         tell.once("nothing-left", "No slide has both a label and usable features")
+    reasons = {**LEAVES_OUT, **(BAD if skip_bad else {})}
     left_out = (
-        LeftOut(name, f"{LEAVES_OUT[problem.kind]} ({why})" if problem.kind in SAYS_WHY and why else reason)
+        LeftOut(name, f"{reason} ({why})" if problem.kind in SAYS_WHY and why else reason)
         for problem in tell.problems
-        if problem.kind in LEAVES_OUT and problem.severity == "note"
-        for reason in [LEAVES_OUT[problem.kind]]
+        if problem.kind in reasons and problem.severity == "note"
+        for reason in [reasons[problem.kind]]
         for name, why in zip(problem.names, problem.details or [""] * len(problem.names), strict=True)
     )
     return Audit(labels.source, tuple(tell.problems), entries, tuple(left_out))
@@ -367,26 +379,6 @@ def _label_problems(tell: _Teller, slides: Sequence[tuple[str, str]], level: str
     if level == "slide":
         both = [patient_id for patient_id, found in labels_of.items() if len(found) > 1]
         tell("mixed-patients", "patient", "with slides of more than one label", both)
-
-
-def _feature_problems(tell: _Teller, entries: Sequence[Entry]) -> None:
-    """Features of a cohort have one dimension and, where the files say it, one encoder, with the same weights."""
-    dims: dict[str, list[str]] = defaultdict(list)
-    encoders: dict[str, list[str]] = defaultdict(list)
-    encodings: dict[str, list[str]] = defaultdict(list)
-    for entry in entries:
-        dims[str(entry.info.dim)].append(entry.slide_id)
-        if entry.info.encoder is not None:
-            encoders[our_name(entry.info.encoder)].append(entry.slide_id)
-        if entry.info.encoding is not None:
-            encodings[f"weights {entry.info.encoding.mark}, {entry.info.encoding.precision}"].append(entry.slide_id)
-    for what, groups in (("dimension", dims), ("encoder", encoders), ("encoding", encodings)):
-        if len(groups) > 1:
-            ordered = sorted(groups.items(), key=lambda item: -len(item[1]))
-            counts = "; ".join(f"{value} in {_count(names, 'file')} ({listed(names, 3)})" for value, names in ordered)
-            odd = {name: value for value, names in ordered[1:] for name in names}
-            text = f"Features of more than one {what}: {counts}. Those that are not of the commonest"
-            tell.once(f"mixed-{what}s", text, "Keep the features of one encoder in a folder.", odd, odd.values())
 
 
 def describe_mismatch(table: Sequence[str], features: Sequence[str]) -> str:

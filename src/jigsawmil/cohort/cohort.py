@@ -13,10 +13,11 @@ from ..bags.bag import Bag, Unit
 from ..bags.digest import content_digest
 from ..bags.formats import BagInfo, find_bags, read_bag
 from ..bags.provenance import Encoding
+from ..bags.survey import Survey, survey_all
 from ..bags.tile_spec import TileSpec
 from ..errors import FeatureError, LabelError
 from ..tasks import choose_task, get_task
-from .audit import Audit, Entry, LeftOut, audit, peek_all
+from .audit import Audit, Entry, LeftOut, audit
 from .labels import LabelTable, patients_of, plain_labels, read_labels, slide_name, tcga_site
 from .tables import is_unknown
 
@@ -38,7 +39,7 @@ class Columns(TypedDict, total=False):
 @dataclass(frozen=True)
 class LabelledSlide:
     """label: index into the classes of the cohort. path: None for a bag in memory. site: where the slide was made.
-    placed: whether its features have coordinates."""
+    placed: whether its features have coordinates. survey: what its files held when the cohort was read."""
 
     slide_id: str
     patient_id: str
@@ -47,6 +48,7 @@ class LabelledSlide:
     patches: int
     site: str | None = None
     placed: bool = True
+    survey: Survey | None = field(default=None, repr=False, compare=False)
 
 
 @dataclass(frozen=True, eq=False)
@@ -83,7 +85,9 @@ class Cohort:
         patch_size: float | None = None,
         unit: Unit | None = None,
         skip_missing: bool = False,
+        skip_bad: bool = False,
         allow_similar: bool = False,
+        verify: bool = False,
         progress: OnProgress | None = None,
         **columns: Unpack[Columns],
     ) -> "Cohort":
@@ -91,19 +95,21 @@ class Cohort:
 
         positive: of two classes, the one whose probability is reported. task: one of `jigsawmil.tasks.TASKS`; None:
         binary for two classes, multiclass for more. ordinal: short for task="ordinal", grades in their order.
-        mpp, patch_size, unit: what the feature files leave open, see `read_bag`. allow_similar: take ids that differ
-        only in spelling for different people.
+        mpp, patch_size, unit: what the feature files leave open, see `read_bag`. skip_bad, allow_similar, verify: see
+        docs/labels.md.
         """
         report = check(
             labels, features,
-            mpp=mpp, patch_size=patch_size, unit=unit, skip_missing=skip_missing, allow_similar=allow_similar,
-            progress=progress, ordinal=ordinal, task=task, **columns,
+            mpp=mpp, patch_size=patch_size, unit=unit, skip_missing=skip_missing, skip_bad=skip_bad,
+            allow_similar=allow_similar, verify=verify, progress=progress, ordinal=ordinal, task=task, **columns,
         )  # fmt: skip
         report.raise_errors()
 
         def read(slide: LabelledSlide) -> Bag:
             assert slide.path is not None
+            assert slide.survey is not None
             bag = read_bag(slide.path, mpp=mpp, patch_size=patch_size, unit=unit)
+            slide.survey.refuse_change()
             return replace(bag, slide_id=slide.slide_id)
 
         return _build(report, report.entries, positive, ordinal, task, read)
@@ -135,8 +141,8 @@ class Cohort:
         rows = pd.DataFrame({"slide_id": list(kept), "patient_id": whose, "label": values, "line": range(len(bags))})
         rows["site"] = [tcga_site(slide_id) for slide_id in kept]
         table = LabelTable(rows, "memory", "slide", {"label": "labels"}, tuple(filter(None, [*notes, note])))
-        infos = {slide_id: _info(bag) for slide_id, bag in kept.items()}
-        report = audit(table, dict.fromkeys(kept), infos, allow_similar=allow_similar, ordinal=ordinal, task=task)
+        surveys = {slide_id: Survey(info=_info(bag)) for slide_id, bag in kept.items()}
+        report = audit(table, dict.fromkeys(kept), surveys, allow_similar=allow_similar, ordinal=ordinal, task=task)
         report.raise_errors()
         if report.left_out:  # a bag without a label: the caller counts on the order of the others
             raise LabelError(report.summary())
@@ -227,13 +233,17 @@ def check(
     patch_size: float | None = None,
     unit: Unit | None = None,
     skip_missing: bool = False,
+    skip_bad: bool = False,
     allow_similar: bool = False,
+    verify: bool = False,
     progress: OnProgress | None = None,
     ordinal: bool = False,
     task: str | None = None,
     **columns: Unpack[Columns],
 ) -> Audit:
-    """What a table and a folder hold together and what is wrong, without reading a single feature.
+    """What a table and a folder hold together and what is wrong. Of large feature files samples are read.
+
+    verify: read them whole.
 
     Example: `print(check("labels.csv", "features/").summary())`
     """
@@ -250,13 +260,14 @@ def check(
     if table.needs_slides:
         table = table.for_slides(found)
     wanted = set(table.rows.loc[table.rows["label"] != "", "slide_id"])
-    infos = peek_all(
+    surveys = survey_all(
         {slide_id: path for slide_id, path in found.items() if slide_id in wanted},
-        mpp=mpp, patch_size=patch_size, unit=unit, progress=progress,
+        mpp=mpp, patch_size=patch_size, unit=unit, whole=verify, progress=progress,
     )  # fmt: skip
     return audit(
-        table, found, infos, skip_missing=skip_missing, allow_similar=allow_similar, ordinal=ordinal, task=task
-    )
+        table, found, surveys,
+        skip_missing=skip_missing, skip_bad=skip_bad, allow_similar=allow_similar, ordinal=ordinal, task=task,
+    )  # fmt: skip
 
 
 def _build(
@@ -271,7 +282,7 @@ def _build(
     chosen = choose_task(labels, task, ordinal)
     classes, values = chosen.targets(labels, positive)
     slides = tuple(
-        LabelledSlide(e.slide_id, e.patient_id, value, e.path, e.info.n, e.site, e.info.placed)
+        LabelledSlide(e.slide_id, e.patient_id, value, e.path, e.info.n, e.site, e.info.placed, e.survey)
         for e, value in zip(entries, values.tolist(), strict=True)
     )
     encoder = next((entry.info.encoder for entry in entries if entry.info.encoder), None)

@@ -27,6 +27,13 @@ class CohortOptions:
     patch_size: float | None = setting(None, "Edge of a patch in level-0 pixels, if not stored in the files.")
     unit: str | None = setting(None, "Unit of coordinates, px or um, if not stored in the files.")
     skip_missing: bool = setting(False, "Leave out labelled slides without features, and record them.")
+    skip_bad: bool = setting(
+        False,
+        "Leave out slides whose features cannot be read or are bad (NaN, all 0, misplaced), and record them.",
+    )
+    verify: bool = setting(
+        False, "Read feature files whole, not samples of them, to look for faults and to know them again on resuming."
+    )
     allow_similar: bool = setting(
         False,
         "Take patients and sites whose ids differ only in spelling for different ones, and accept the same features "

@@ -24,8 +24,9 @@ from typing import Any
 import numpy as np
 import torch
 
+from ..bags.digest import whole_mark
 from ..bags.formats.trident import tile_geometry, write_features, write_patches
-from ..bags.provenance import MADE_FROM, Made, difference, read_made, slide_mark, whole_mark
+from ..bags.provenance import MADE_FROM, Made, difference, read_made, slide_mark
 from ..config import require
 from ..errors import ConfigError, JigsawmilError, SlideError
 from ..files import held, replacing, sweep

@@ -39,10 +39,12 @@ def gather(
     cohorts: Mapping[str, Cohort],
     failed: Mapping[str, str],
     choices: Mapping[bool, pd.DataFrame] | None = None,
+    notes: Mapping[str, Sequence[str]] | None = None,
 ) -> None:
     """Write the tables of the run from its job folders, the control's beside its jobs, and study.json last.
 
-    choices: what the folds chose, with true (False) and with shuffled places (True)."""
+    choices: what the folds chose, with true (False) and with shuffled places (True). notes: on cohorts, beside those of
+    the audit."""
     run = RunFolder(out)
     for moved, table in (choices or {}).items():
         write_csv(table, (run.control if moved else run).table("choices"))
@@ -58,7 +60,7 @@ def gather(
                 study.cohorts[name],
                 cohort,
                 reference=study.references.get(name, {}),
-                notes=(*_split_notes(jobs, name, cohort), *cohort.notes),
+                notes=(*_split_notes(jobs, name, cohort), *cohort.notes, *(notes or {}).get(name, ())),
             )
             for name, cohort in cohorts.items()
         },
@@ -124,6 +126,7 @@ def write_slides(run: RunFolder, cohorts: Mapping[str, Cohort]) -> None:
             "site": slide.site or "",
             "patches": slide.patches,
             "features": str(slide.path.resolve()) if slide.path else "",
+            "digest": slide.survey.content if slide.survey else "",
         }
         for name, cohort in cohorts.items()
         for slide in cohort.slides

@@ -4,7 +4,7 @@ import hashlib
 import json
 import sys
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any
@@ -24,11 +24,11 @@ from ..train.checkpoint import save_model
 from ..train.decision import Decision, Inner
 from ..train.feed import Feed
 from ..train.fold import fit_split, make_card
+from ..train.identity import features_changes, features_record, fingerprint
 from ..train.infer import run_model
 from ..train.origin import origin
 from ..train.progress import Epoch
 from ..train.settings import Settings
-from ..train.train_model import fingerprint
 from .records import JobRecord
 from .run_folder import JobFolder
 from .study import CohortSpec
@@ -46,6 +46,7 @@ class Job:
     cohort: str
     source: CohortSpec
     fingerprint: str  # of the cohort: slides, patients, labels, patches
+    features: Mapping[str, Any] = field(default_factory=dict, repr=False)  # see `features_record`
     variant: str
     settings: Settings
     graph: GraphConfig | None
@@ -80,6 +81,7 @@ class Job:
         folds = hashlib.sha256(json.dumps(split).encode()).hexdigest()[:16]
         return {
             "cohort": self.fingerprint,
+            **({"features": dict(self.features)} if self.features else {}),
             "folds": folds,
             "seed": self.seed,
             "shuffled": self.shuffled,
@@ -133,6 +135,11 @@ def run_job(job: Job, on_epoch: Callable[[Epoch], None] | None = None, worker: W
     feed = (worker or Worker()).feed(job)
     if fingerprint(feed.cohort) != job.fingerprint:
         raise StudyError(f"{job.source.labels}: the labels or features changed after the study was planned. Run again.")
+    if job.features and (changes := features_changes(job.features, features_record(feed.cohort))):
+        raise StudyError(
+            f"{job.source.features}: features changed after the study was planned ({', '.join(changes)}). Run again "
+            "when nothing writes there any more."
+        )
     if job.folder.exists() and any(job.folder.iterdir()):
         raise StudyError(f"{job.folder} is not empty; a job needs it new. Remove that folder and run again.")
     job.folder.parent.mkdir(parents=True, exist_ok=True)

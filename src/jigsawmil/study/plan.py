@@ -1,11 +1,14 @@
 """A study expanded to jobs, on folds that the run folder keeps."""
 
+import csv
+from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from itertools import product
 from pathlib import Path
 from typing import Any, NamedTuple
 
 from ..cohort.cohort import Cohort
+from ..cohort.labels import listed
 from ..cohort.split_files import read_splits, write_folds
 from ..cohort.splits import Fold, make_folds
 from ..config import choose
@@ -13,9 +16,10 @@ from ..errors import JigsawmilError, StudyError
 from ..graph import GraphConfig
 from ..train.decision import Decision
 from ..train.ensemble import splits_of_members
+from ..train.identity import features_changes, features_record, fingerprint
 from ..train.places import check_places
 from ..train.settings import Settings
-from ..train.train_model import check_patients, fingerprint
+from ..train.train_model import check_patients
 from .job import Job
 from .records import JobRecord
 from .run_folder import RunFolder
@@ -64,7 +68,7 @@ def expand(
     run = RunFolder(out)
     _keep_folds(study, cohorts, folds, run)
     members = [own for settings in study.variants.values() for own in settings.each_member()]
-    marks = {name: fingerprint(cohort) for name, cohort in cohorts.items()}
+    marks = {name: (fingerprint(cohort), features_record(cohort)) for name, cohort in cohorts.items()}
     controls = (False, True) if study.shuffle_control else (False,)
     jobs = []
     for name, shuffled, variant in product(cohorts, controls, study.variants):
@@ -76,7 +80,8 @@ def expand(
                 Job(
                     cohort=name,
                     source=study.cohorts[name],
-                    fingerprint=marks[name],
+                    fingerprint=marks[name][0],
+                    features=marks[name][1],
                     variant=variant,
                     graph=graph_for(training.settings, members),
                     shuffled=shuffled,
@@ -136,8 +141,12 @@ def _chosen(
     }
 
 
-def refuse_other_settings(jobs: Sequence[Job]) -> None:
-    """Results of other settings, folds or labels are never mixed with these."""
+def refuse_other_settings(jobs: Sequence[Job], cohorts: Mapping[str, Cohort], out: Path) -> dict[str, int]:
+    """Results of other settings, folds, labels or features are never mixed with these.
+
+    Returns, by cohort, how many jobs are of a version that did not record the features: they are kept unchecked.
+    """
+    unknown: Counter[str] = Counter()
     for job in jobs:
         if not job.done:
             continue
@@ -147,7 +156,12 @@ def refuse_other_settings(jobs: Sequence[Job]) -> None:
             name = job.files.record.name
             raise StudyError(f"{job.folder}: {name} is damaged ({error!r}). Remove that folder.") from error
         found = {**DEFAULTS, **found}  # a run of a version that did not know a setting had its default
+        before, features = found.pop("features", None), wanted.pop("features", {})
         changed = [_change(key, found.get(key), wanted[key]) for key in wanted if found.get(key) != wanted[key]]
+        if features and before is None:
+            unknown[job.cohort] += 1
+        elif features and (others := features_changes(before, features)):
+            changed += [*others, *_changed_files(RunFolder(out), job.cohort, cohorts[job.cohort])]
         if job.attention and not job.files.attention.is_file():
             changed.append("attention was not kept")
         if changed:
@@ -155,6 +169,27 @@ def refuse_other_settings(jobs: Sequence[Job]) -> None:
                 f"{job.folder} holds results of other settings ({', '.join(changed)}). Give another --out, or remove "
                 "that folder."
             )
+    return unknown
+
+
+def _changed_files(run: RunFolder, name: str, cohort: Cohort) -> list[str]:
+    """Feature files that changed, in words, as far as the tables of the run tell."""
+    before: dict[str, str] = {}
+    if (table := run.table("slides")).is_file():
+        with open(table, newline="", encoding="utf-8") as file:
+            rows = [row for row in csv.DictReader(file) if row.get("cohort", name) == name and row.get("digest")]
+        before = {row["slide_id"]: row["digest"] for row in rows}
+    now = {slide.slide_id: slide.survey.content for slide in cohort.slides if slide.survey is not None}
+    changed = [slide for slide, content in now.items() if before.get(slide, content) != content]
+    return [f"in {len(changed)} of {len(now)} slides: {listed(changed, 5)}"] if changed else []
+
+
+def unrecorded_note(jobs: int) -> str:
+    """What a run says of jobs that `refuse_other_settings` could not check."""
+    return (
+        f"{jobs} jobs are of an older version that did not record which features they were made of. They are kept; if "
+        "features may have changed since, run again with another --out."
+    )
 
 
 def _change(key: str, found: Any, wanted: Any) -> str:

@@ -11,6 +11,7 @@ import pandas as pd
 
 from ..bags.bag import Bag
 from ..bags.formats import find_bags, read_bag
+from ..bags.survey import content_at
 from ..cohort.labels import slide_name
 from ..cohort.split_files import read_folds
 from ..cohort.splits import Fold
@@ -22,7 +23,7 @@ from .records import JobRecord, StudyRecord
 from .run_folder import PATIENT_TABLES, TABLES, JobFolder, RunFolder
 
 TEXT = (
-    *("cohort", "slide_id", "patient_id", "label", "site", "features", "name", "reason", "positive", "level"),
+    *("cohort", "slide_id", "patient_id", "label", "site", "features", "digest", "name", "reason", "positive", "level"),
     *("variant", "variant_a", "variant_b", "candidate", "design"),
 )
 WHOLE = (
@@ -195,6 +196,13 @@ class Run:
         cohort = self.cohort_of(slide_id, cohort)
         reading = self.record.cohorts[cohort].options.reading
         path = self.features_of(slide_id, cohort=cohort, folder=folder)
+        own = self.slides[(self.slides["slide_id"] == slide_id) & (self.slides["cohort"] == cohort)]
+        known = own["digest"].iloc[0] if "digest" in own else ""
+        if folder is None and known and known != content_at(path, **reading):
+            raise FeatureError(
+                f"{path}: changed since the study read the features of {slide_id} from it. Give the folder that holds "
+                "them now with --features, or run the study on these."
+            )
         return replace(read_bag(path, **reading), slide_id=slide_id)
 
 

@@ -10,7 +10,7 @@ from .choosing import choice_tables, decisions_of, expand_inner, where_of
 from .executors import Event, Listener, run_local
 from .gather import by_reason, gather, whole
 from .job import Job
-from .plan import expand, prepare, refuse_other_settings
+from .plan import expand, prepare, refuse_other_settings, unrecorded_note
 from .run import Run, open_run
 from .run_folder import RunFolder
 from .study import Study
@@ -46,7 +46,7 @@ def cross_validate(
         jobs = expand(study, cohorts, folds, out, processes)
         inner = expand_inner(study, jobs, cohorts, folds, out)
         settled = [job for job in jobs if job.variant not in study.choices]
-        refuse_other_settings([*inner, *settled])
+        unknown = refuse_other_settings([*inner, *settled], cohorts, out)
         on_plan([*inner, *jobs], sum(job.done for job in (*inner, *jobs)))
         failed: dict[str, str] = {}
 
@@ -68,7 +68,7 @@ def cross_validate(
             jobs = expand(study, cohorts, folds, out, processes, decisions)
             choosing = [job for job in jobs if job.variant in study.choices]
             decided = [job for job in choosing if where_of(job) in decisions]
-            refuse_other_settings(decided)
+            unknown |= refuse_other_settings(decided, cohorts, out)
             run(decided)
             for job in choosing:
                 if where_of(job) not in decisions and not job.done:
@@ -79,5 +79,6 @@ def cross_validate(
         if failed and not any(whole([job for job in jobs if not job.shuffled], name) for name in cohorts):
             told = "\n".join(f"{', '.join(names)}:\n{why}" for why, names in by_reason(failed).items())
             raise StudyError(f"{len(failed)} of {len(inner) + len(jobs)} jobs failed, and no method is whole.\n{told}")
-        gather(study, out, jobs, cohorts, failed, choice_tables(inner, decisions))
+        notes = {name: [unrecorded_note(count)] for name, count in unknown.items()}
+        gather(study, out, jobs, cohorts, failed, choice_tables(inner, decisions), notes)
     return open_run(out)

@@ -21,6 +21,7 @@ from .ensemble import Ensemble, splits_of_members
 from .feed import Feed
 from .fit import Epoch, Progress
 from .fold import fit_split, make_card
+from .identity import features_record, fingerprint
 from .out_of_fold import Held, assess, predict_held_out
 from .places import check_places
 from .settings import Settings
@@ -63,7 +64,8 @@ def train_model(
     if settings.level == "patient":
         check_patients(cohort)
     whole = Fold(train=tuple(map(str, cohort.slide_ids)), test=())
-    mark, decision, kept = fingerprint(cohort), None, []
+    decision, kept = None, []
+    mark = f"{fingerprint(cohort)} {json.dumps(features_record(cohort))}"
     with writing_to(out), alone_in(out, "another training is writing there"):
         refuse_model(out)  # of another training that has just ended
         if choice is not None:
@@ -88,7 +90,7 @@ def train_model(
             choice=decision,
         )
         save_model(out, *together(cohort, trained, settings))
-        for left in [*states, *kept, out / LOCK]:
+        for left in [*out.glob(".training-*.state"), *kept, out / LOCK]:  # of other settings or features, too
             remove(left)
     return tuple(one.progress for one in trained)
 
@@ -161,14 +163,6 @@ def check_patients(cohort: Cohort) -> None:
             f"{len(wrong)} patients have slides of several labels: {', '.join(wrong[:10])}; expected one label a "
             "patient at level patient. Use level slide, or correct the table."
         )
-
-
-def fingerprint(cohort: Cohort) -> str:
-    """Of what the labels and the features hold, without reading features."""
-    rows = [[s.slide_id, s.patient_id, cohort.label_of(s), s.patches] for s in cohort.slides]
-    rows.sort()
-    text = json.dumps([cohort.classes, cohort.task, cohort.dim, rows])
-    return hashlib.sha256(text.encode()).hexdigest()[:16]
 
 
 def state_key(settings: Settings, seed: int, cohort: str, member: int = 0) -> str:

@@ -1,5 +1,6 @@
 """A model while it is fitted: one step, and the state from which it can be resumed."""
 
+import math
 from collections.abc import Callable
 from dataclasses import asdict
 from typing import NamedTuple
@@ -7,6 +8,7 @@ from typing import NamedTuple
 import torch
 from torch import Tensor
 
+from ..errors import ConfigError
 from ..nn.batch import Batch
 from ..nn.model import Model
 from .config import LambdaConfig, TrainConfig
@@ -42,6 +44,8 @@ class Training:
         """One update of the weights by one batch. labels: (bag,)"""
         mil, jigsaw = self.losses(batch, labels, generator)
         seen = Losses(mil.tolist(), jigsaw.tolist())
+        if not self.scaler.is_enabled():  # else float16 overflowed, and the scaler leaves the step out
+            refuse_lost(batch, seen, len(self.progress.epochs) + 1)
         lam = self.lam(batch.slide_ids, [seen.mil[bag] for bag in batch.bag_of_slide], seen.jigsaw)
         self.update(self.total(mil, labels, lam, jigsaw, bags=len(mil), slides=len(jigsaw)))
         return seen
@@ -104,6 +108,22 @@ class Training:
         self.lam.load(values["lambda"])
         epochs = [Epoch(**epoch) for epoch in values["epochs"]]
         self.progress = Progress(epochs, values["best"], part("kept/"))
+
+
+def refuse_lost(batch: Batch, losses: Losses, epoch: int) -> None:
+    """Losses of a batch are numbers; an error names the slides whose are not."""
+    lost = {
+        slide: loss
+        for slide, bag, jigsaw in zip(batch.slide_ids, batch.bag_of_slide, losses.jigsaw, strict=True)
+        for loss in (losses.mil[bag], jigsaw)
+        if not math.isfinite(loss)
+    }
+    if lost:
+        names, loss = ", ".join(list(lost)[:3]), next(iter(lost.values()))
+        raise ConfigError(
+            f"the training diverged in epoch {epoch}: the loss of {names} is {loss}, expected a number. Lower lr, and "
+            "look at the features of these slides."
+        )
 
 
 def drop_patches(batch: Batch, share: float) -> Batch:

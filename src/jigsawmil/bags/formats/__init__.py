@@ -13,8 +13,8 @@ from .source import BagInfo, Options, Source, describe, load
 from .trident import write_bag
 
 __all__ = [
-    "FORMATS", "BagInfo", "Format", "feature_suffixes", "find_bags", "peek_bag", "read_bag", "register_format",
-    "write_bag",
+    "FORMATS", "BagInfo", "Format", "feature_suffixes", "find_bags", "peek_bag", "read_bag", "recognise",
+    "register_format", "write_bag",
 ]  # fmt: skip
 
 
@@ -40,7 +40,7 @@ def read_bag(
     """
     options = Options(mpp, patch_size, unit, None if coords is None else Path(coords))
     with reading(Path(path)):
-        name, source = _recognise(Path(path), options, format)
+        name, source = recognise(Path(path), options, format)
         return load(source, options, describe(source, options, name))
 
 
@@ -59,11 +59,12 @@ def peek_bag(
     """
     options = Options(mpp, patch_size, unit, None if coords is None else Path(coords))
     with reading(Path(path)):
-        name, source = _recognise(Path(path), options, format)
+        name, source = recognise(Path(path), options, format)
         return describe(source, options, name)
 
 
-def _recognise(path: Path, options: Options, name: str | None) -> tuple[str, Source]:
+def recognise(path: Path, options: Options, name: str | None) -> tuple[str, Source]:
+    """The name of the format (if it is not given), and where that finds the arrays."""
     if name is not None:
         choose("format", name, FORMATS)
     file = open_path(path)

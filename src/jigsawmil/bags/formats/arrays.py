@@ -3,6 +3,8 @@
 import pickle
 import threading
 import zipfile
+from collections.abc import Sequence
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -33,12 +35,27 @@ def stored_pt(path: Path) -> Stored:
     if packed:
         _refuse_zip_bomb(path)
     array = _load_pt(path, mmap=packed)
-    return Stored(tuple(array.shape), str(array.dtype).removeprefix("torch."), lambda: _load_pt(path, mmap=False))
+    dtype = str(array.dtype).removeprefix("torch.")
+    return Stored(tuple(array.shape), dtype, lambda: _load_pt(path, mmap=False), some=partial(_rows_pt, path))
 
 
 def stored_npy(path: Path) -> Stored:
     array = _load_npy(path, "r")
-    return Stored(array.shape, array.dtype.name, lambda: as_tensor(_load_npy(path, None)))
+    return Stored(
+        array.shape, array.dtype.name, lambda: as_tensor(_load_npy(path, None)), some=partial(_rows_npy, path)
+    )
+
+
+def _rows_pt(path: Path, rows: Sequence[slice]) -> "Tensor":
+    import torch
+
+    array = _load_pt(path, mmap=zipfile.is_zipfile(path))
+    return torch.cat([array.reshape(-1, array.shape[-1])[some] for some in rows])
+
+
+def _rows_npy(path: Path, rows: Sequence[slice]) -> "Tensor":
+    array = _load_npy(path, "r")
+    return as_tensor(np.concatenate([array.reshape(-1, array.shape[-1])[some] for some in rows]))
 
 
 def stored_npz(path: Path) -> Stored:

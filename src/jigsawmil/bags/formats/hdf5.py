@@ -9,7 +9,7 @@ import os
 import subprocess
 import sys
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from itertools import product
@@ -49,6 +49,7 @@ def read_header(path: Path) -> Hdf5:
             _reader(path, key, item["packed"], item["nbytes"]),
             item["attrs"],
             fault=item["fault"] and f"dataset '{key}' {item['fault']}",
+            some=None if item["packed"] is not None else _some(path, key),
         )
         for key, item in found["arrays"].items()
     }
@@ -151,6 +152,22 @@ def _reader(path: Path, key: str, packed: int | None, nbytes: int) -> Callable[[
         except (OSError, RuntimeError, KeyError, ValueError, TypeError) as error:
             raise _unreadable(path, summarize_error(error), key) from error
         return _as_tensor(array)
+
+    return read
+
+
+def _some(path: Path, key: str) -> Callable[[Sequence[slice]], "Tensor"]:
+    """Rows of a dataset that is not compressed."""
+
+    def read(rows: Sequence[slice]) -> "Tensor":
+        try:
+            with h5py.File(path, "r") as file:
+                dataset = file[key]
+                if dataset.ndim == 3:  # (1, patch, d)
+                    return _as_tensor(np.concatenate([dataset[0, some] for some in rows]))
+                return _as_tensor(np.concatenate([dataset[some] for some in rows]))
+        except (OSError, RuntimeError, KeyError, ValueError, TypeError) as error:
+            raise _unreadable(path, summarize_error(error), key) from error
 
     return read
 

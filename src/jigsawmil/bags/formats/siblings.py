@@ -1,6 +1,7 @@
 """Coordinates and patch attributes that lie in another file than the features."""
 
 from collections.abc import Iterable
+from dataclasses import replace
 from pathlib import Path
 
 from ...errors import FeatureError
@@ -27,6 +28,10 @@ def named_by_caller(where: Path, slide_id: str) -> Path:
 
 def stored_coords(path: Path) -> Stored:
     """The coordinates in an h5 (`coords`), npy or npz file."""
+    return replace(_stored(path), path=path)
+
+
+def _stored(path: Path) -> Stored:
     if path.suffix == ".npy":
         return arrays.stored_npy(path)
     if path.suffix == ".npz":

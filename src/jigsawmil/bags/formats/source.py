@@ -5,14 +5,14 @@ formats share is here, once: shapes, units, what the caller may add, and the che
 """
 
 import math
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
 
 import numpy as np
 
-from ...errors import ConfigError, FeatureError
+from ...errors import ConfigError, FeatureError, NotFiniteError
 from ..bag import Bag, Unit, as_features
 from ..provenance import Encoding
 from ..spacing import spacing
@@ -55,6 +55,8 @@ class Stored:
     read: Callable[[], "Tensor"]
     attrs: Mapping[str, Any] = field(default_factory=dict)
     fault: str | None = None
+    some: Callable[[Sequence[slice]], "Tensor"] | None = None  # these rows, if they can be had without the others
+    path: Path | None = None  # of the file, if it is another than that of the features
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -72,6 +74,7 @@ class Source:
     tiles: TileSpec | None = None  # how the slide was cut
     encoding: Encoding | None = None  # how the encoder was applied
     centred: bool = False  # coords are patch centres, not top-left corners
+    size: tuple[float, float] | None = None  # of the slide, level-0 pixels
     guess_unit: bool = False  # may coordinates that look like pixels be taken as pixels?
 
 
@@ -95,6 +98,7 @@ class BagInfo:
     tiles: TileSpec | None = None  # how the slide was cut, where the file says
     encoding: Encoding | None = None  # how the encoder was applied, where the file says
     placed: bool = True  # whether the files say where the patches lie
+    beside: Path | None = None  # file of the coordinates, if it is another
 
 
 def describe(source: Source, options: Options, fmt: str) -> BagInfo:
@@ -123,6 +127,8 @@ def describe(source: Source, options: Options, fmt: str) -> BagInfo:
                 f"{name}: {n} feature rows and {rows} coordinates; expected one coordinate a patch. "
                 "The two come from different runs: extract the slide again."
             )
+    for what, value in (("mpp", source.mpp), ("patch_size", source.patch_size)):
+        _check_length(name, what, value)
     mpp = _agree(name, "mpp", source.mpp, options.mpp)
     unit: Unit | None = _agree(name, "unit", source.unit, options.unit)
     if unit is None:
@@ -152,7 +158,16 @@ def describe(source: Source, options: Options, fmt: str) -> BagInfo:
         tiles=None if coords is None else source.tiles,
         encoding=source.encoding,
         placed=coords is not None,
+        beside=None if coords is None else coords.path,
     )
+
+
+def _check_length(name: str, what: str, value: Any) -> None:
+    if value is not None and not (isinstance(value, int | float) and math.isfinite(value) and value > 0):
+        raise FeatureError(
+            f"{name}: the file states {what} {value!r}, expected a number above zero. Correct the file, or extract the "
+            "slide again."
+        )
 
 
 def own_coords(source: Source) -> Stored | None:
@@ -171,10 +186,10 @@ def load(source: Source, options: Options, info: BagInfo) -> Bag:
         )
     raw = source.features.read().reshape(info.n, info.dim)
     features = as_features(raw)
-    _check_finite(features, name, "features")
+    check_finite(features, name, "features")
     if source.features.dtype == "float64" and bool(((features == 0) & (raw != 0)).any()):
         raise FeatureError(f"{name}: features too small for float32, in which models work. Extract the slide again.")
-    coords = _coords(source, options, info)
+    coords = coords_of(source, options, info)
     return Bag(
         slide_id=info.slide_id,
         features=features,
@@ -188,7 +203,7 @@ def load(source: Source, options: Options, info: BagInfo) -> Bag:
     )
 
 
-def _coords(source: Source, options: Options, info: BagInfo) -> "Tensor":
+def coords_of(source: Source, options: Options, info: BagInfo) -> "Tensor":
     """(patch, 2): top-left corners in the unit of the bag; zeros where they are unknown."""
     import torch
 
@@ -196,7 +211,7 @@ def _coords(source: Source, options: Options, info: BagInfo) -> "Tensor":
     if stored is None:
         return torch.zeros(info.n, 2, dtype=torch.float64)
     coords = stored.read().reshape(info.n, 2).double()
-    _check_finite(coords, source.path.name, "coords")
+    check_finite(coords, source.path.name, "coords")
     if "um" in (source.unit, options.unit) and info.mpp is not None:
         coords = coords / info.mpp
     if source.centred and info.patch_size is not None:
@@ -260,7 +275,7 @@ def _judge_unit(source: Source, stored: Stored) -> Unit:
     )
 
 
-def _check_finite(array: "Tensor", name: str, what: str) -> None:
+def check_finite(array: "Tensor", name: str, what: str) -> None:
     import torch
 
     if torch.isfinite(array.sum()):  # one pass; NaN and Inf survive a sum
@@ -269,7 +284,7 @@ def _check_finite(array: "Tensor", name: str, what: str) -> None:
     if finite.all():
         return
     rows = (~finite.all(dim=1)).nonzero().flatten().tolist()
-    raise FeatureError(
+    raise NotFiniteError(
         f"{name}: {int((~finite).sum())} {what} values are NaN or Inf, in {len(rows)} of {len(array)} patches "
         f"(first rows: {', '.join(map(str, rows[:5]))}). Extract the slide again; if float16 overflowed, in float32."
     )

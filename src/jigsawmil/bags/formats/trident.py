@@ -56,6 +56,7 @@ def scan(file: Opened, options: Options) -> Source:
         encoder=encoder_name(path, features),
         tiles=tiles_of(coords.attrs),
         encoding=encoding_of(features.attrs.get(MADE_FROM)),
+        size=_size(coords.attrs),
     )
 
 
@@ -71,7 +72,8 @@ def tiles_of(attrs: Mapping[str, Any]) -> TileSpec | None:
 def level0_edge(attrs: Mapping[str, Any]) -> float | None:
     """Edge of a patch in level-0 pixels. TRIDENT's `patch_size` alone is in pixels of the target magnification."""
     if "patch_size_level0" in attrs:
-        return float(attrs["patch_size_level0"])
+        edge = attrs["patch_size_level0"]
+        return float(edge) if isinstance(edge, int) else edge  # `describe` refuses what is no number
     if "patch_size" not in attrs:
         return None
     if {"level0_magnification", "target_magnification"} <= attrs.keys():
@@ -85,7 +87,10 @@ def level0_edge(attrs: Mapping[str, Any]) -> float | None:
 def slide_size(features: Path) -> tuple[int, int] | None:
     """Width and height of the slide, as a feature file states them beside its coordinates; None if it does not."""
     coords = open_path(features).arrays.get("coords")
-    attrs = {} if coords is None else coords.attrs
+    return None if coords is None else _size(coords.attrs)
+
+
+def _size(attrs: Mapping[str, Any]) -> tuple[int, int] | None:
     width, height = attrs.get("level0_width"), attrs.get("level0_height")
     return None if width is None or height is None else (int(width), int(height))
 

@@ -3,7 +3,8 @@
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from ...bags.provenance import digest, weights_mark
+from ...bags.digest import digest
+from ...bags.provenance import weights_mark
 from ...config import choose
 from ...errors import ConfigError
 from .spec import ENCODERS, SPECS, Encoder, EncoderSpec, Load, is_file, our_name, register_encoder

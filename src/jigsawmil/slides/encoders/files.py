@@ -11,7 +11,7 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from ...bags.provenance import digest, file_mark
+from ...bags.digest import digest, file_mark
 from ...config import choose, from_mapping
 from ...errors import ConfigError, summarize_error
 from .preprocess import Feature, feature_of, only
