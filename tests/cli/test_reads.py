@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from jigsawmil.bags import formats
-from jigsawmil.nn.model import Model
+from jigsawmil.train import infer
 
 
 @pytest.fixture
@@ -28,13 +28,13 @@ def reads(monkeypatch: pytest.MonkeyPatch) -> Counter[str]:
 def runs(monkeypatch: pytest.MonkeyPatch) -> Counter[tuple[str, ...]]:
     """How often a model ran on each bag."""
     counts: Counter[tuple[str, ...]] = Counter()
-    forward = Model.forward
+    run = infer._run
 
-    def counting(self: Model, batch: Any) -> Any:
+    def counting(model: Any, name: str, batch: Any, *rest: Any) -> Any:
         counts[batch.slide_ids] += 1
-        return forward(self, batch)
+        return run(model, name, batch, *rest)
 
-    monkeypatch.setattr(Model, "forward", counting)
+    monkeypatch.setattr(infer, "_run", counting)
     return counts
 
 

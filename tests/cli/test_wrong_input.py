@@ -155,25 +155,44 @@ def spoil(path: Path) -> None:
         file["features"][3, 2] = np.nan
 
 
-def test_nan_features_name_the_slide(refused_compare: Said, refused: Said, model: Path, own: Path) -> None:
-    """They are only seen when the file is read: in a job."""
+def test_nan_features_name_the_slide(
+    refused_compare: Said, refused: Said, compare, jigsawmil, model: Path, own: Path, table
+) -> None:
     spoil(own / "features" / "0004.h5")
     said = refused_compare(cohort=own)
     assert "0004.h5: 1 features values are NaN or Inf" in said
     assert "Extract the slide again" in said
     assert "0004.h5" in refused("train", *at(own), "--out", own / "model", "--epochs", "1")
-    assert not list(own.glob("model/*"))
-    assert "0004.h5" in refused("predict", model, own / "features", "--out", own / "predictions.csv")
-    assert not (own / "predictions.csv").exists()
+    assert not (own / "model").exists()
+    assert "1 slide with NaN or infinity: 0004 (0004.h5: 1 features values" in jigsawmil("check", *at(own)).out
+    assert compare(*at(own), "--skip-bad", "--out", own / "run").code == 0
+    left_out = [["cohort", "0004", "NaN or infinity in the feature file"]]
+    assert table(own / "run" / "left_out.csv").to_numpy().tolist() == left_out
+    assert "0004" not in set(table(own / "run" / "predictions.csv")["slide_id"])
 
 
-def test_a_truncated_file(refused_compare: Said, refused: Said, compare, model: Path, own: Path, table) -> None:
+@pytest.fixture
+def predicts_but(jigsawmil, model: Path, own: Path, table) -> Callable[..., str]:
+    """`predict` on the cohort of a test: all slides but these get their row, and the exit code is 1; what was said."""
+
+    def run(*lost: str) -> str:
+        ran = jigsawmil("predict", model, own / "features", "--out", own / "p.csv", "--attention", own / "maps")
+        assert ran.code == 1
+        assert "Traceback" not in ran.err
+        slides = {path.stem for path in (own / "features").iterdir()} - set(lost)
+        assert set(table(own / "p.csv")["slide_id"]) == {path.stem for path in (own / "maps").iterdir()} == slides
+        assert all(f"No prediction of {name}: " in ran.err for name in lost)
+        return " ".join(ran.err.split())
+
+    return run
+
+
+def test_a_truncated_file(refused_compare: Said, predicts_but, compare, own: Path, table) -> None:
     path = own / "features" / "0003.h5"
     path.write_bytes(path.read_bytes()[:5000])
     for words in ("1 labelled slide with an unreadable file: 0003", "truncated", "--skip-missing"):
         assert words in refused_compare(cohort=own)
-    assert "0003.h5" in refused("predict", model, own / "features", "--out", own / "p.csv", "--attention", own / "maps")
-    assert not (own / "maps").exists()  # headers are looked at before the first slide
+    assert "0003.h5" in predicts_but("0003")
     ran = compare(*at(own), "--skip-missing", "--out", own / "run")
     assert ran.code == 0
     left_out = table(own / "run" / "left_out.csv").to_numpy().tolist()
@@ -272,27 +291,30 @@ def test_patients_of_several_labels_are_no_bag(refused: Said, own: Path) -> None
         assert f"slides of several labels: {twice}" in said
 
 
-def test_a_model_and_features_of_another_encoder(refused: Said, model: Path, own: Path) -> None:
+def test_a_model_and_features_of_another_encoder(predicts_but, refused: Said, model: Path, own: Path) -> None:
     with h5py.File(own / "features" / "0005.h5", "r+") as file:
         file["features"].attrs["encoder"] = "uni_v1"
-    said = refused("predict", model, own / "features", "--out", own / "p.csv", "--attention", own / "maps")
+    said = predicts_but("0005")
     assert "0005: features are of the encoder uni_v1, the model was trained on phantom" in said
     assert "Extract with the same encoder, or train on these features." in said
     with h5py.File(own / "features" / "0005.h5", "r+") as file:
         narrow = file["features"][:, :8]
         del file["features"]
         file["features"] = narrow
-    said = refused("predict", model, own / "features", "--out", own / "p.csv", "--attention", own / "maps")
+    said = refused("predict", model, own / "features" / "0005.h5", "--out", own / "q.csv", "--attention", own / "m")
     assert "0005: features have 8 columns, the model was trained on 16 (phantom-1)" in said
-    assert not (own / "p.csv").exists()
-    assert not (own / "maps").exists()
+    assert not (own / "q.csv").exists()  # there is nothing good to write
+    assert not (own / "m").exists()
 
 
-def test_a_slide_without_patches_is_not_predicted(refused: Said, model: Path, own: Path) -> None:
+def test_a_slide_without_patches_is_not_predicted(predicts_but, own: Path) -> None:
     with h5py.File(own / "features" / "0005.h5", "r+") as file:
         for key in ("features", "coords"):
             file[key].resize(0, axis=0)
-    assert "0005: the slide has no patches" in refused("predict", model, own / "features", "--out", own / "p.csv")
+    spoil(own / "features" / "0007.h5")
+    said = predicts_but("0005", "0007")
+    assert "0005: the slide has no patches" in said
+    assert "0007.h5: 1 features values are NaN or Inf" in said
 
 
 def test_a_folder_that_is_no_model(refused: Said, cohort: Path, model: Path, tmp_path: Path) -> None:

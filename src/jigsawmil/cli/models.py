@@ -129,7 +129,7 @@ def predict(
     """
     from ..maps.predict import SlidePredictor
     from ..train.from_slides import SlideOptions
-    from .show import show_left_out
+    from .show import show_failed, show_left_out
 
     screen = console()
     options = SlideOptions(slide_mpp=slide_mpp, **asdict(extraction))
@@ -159,7 +159,11 @@ def predict(
             "TCGA barcodes say whose a slide is, and so does --labels; without either, each is a patient of its own."
         )
         screen.print(f"The model pools the slides of a patient. {whose}", soft_wrap=True)
-    if not rows or (predictor.extraction and not predictor.extraction.complete):
+    if predictor.note:
+        screen.print(f"Note: {escape(predictor.note)}", soft_wrap=True, highlight=False)
+    if predictor.failed:
+        show_failed(predictor.failed, Console(stderr=True))
+    if not rows or predictor.failed or (predictor.extraction and not predictor.extraction.complete):
         raise typer.Exit(1)
 
 

@@ -1,6 +1,6 @@
 """What the verbs print, and the run of a study with all that a person sees of it."""
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from contextlib import ExitStack
 from functools import partial
 from pathlib import Path
@@ -126,6 +126,12 @@ def slide_files(items: Iterable[Path], screen: Console) -> list[Path]:
     found = find_slides(items)
     show_left_out(found.left_out, screen)
     return found.files
+
+
+def show_failed(failed: Mapping[str, Exception], screen: Console) -> None:
+    """Slides without a prediction, and why."""
+    for name, error in failed.items():
+        screen.print(f"[bold red]No prediction of {escape(name)}:[/] {escape(str(error))}", soft_wrap=True)
 
 
 def show_left_out(files: list[Path], screen: Console) -> None:

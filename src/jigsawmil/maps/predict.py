@@ -10,12 +10,12 @@ import pandas as pd
 
 from ..bags.names import slide_name
 from ..cohort.labels import listed, patients_of, read_patients
-from ..errors import ConfigError, LabelError
+from ..errors import ConfigError, FeatureError, LabelError
 from ..files import check_target, write_csv, writing_to
 from ..slides.extract_one import Extracted, check_masks
 from ..slides.slide import open_slide
 from ..train.answers import Answers
-from ..train.apply import apply_model
+from ..train.apply import apply_groups, groups_of, size_note, sort_out
 from ..train.checkpoint import load_model
 from ..train.from_slides import Extraction, SlideOptions, sort_inputs
 from ..train.infer import Seen
@@ -27,11 +27,13 @@ class SlidePredictions(NamedTuple):
     """table: slide_id (the patient, if the model pools patients), prediction at the threshold that training fixed,
     probabilities, and of an ensemble logit_std, the standard deviation of the logit over its members. extracted: what
     became of each slide that features had to be made of; those that failed are not in the table. patients: the same per
-    patient, by the mean logit of its slides; None if it is not known whose the slides are."""
+    patient, by the mean logit of its slides; None if it is not known whose the slides are. failed: slides whose
+    features cannot be read or answered, or do not fit the model, and why; they are not in the table either."""
 
     table: pd.DataFrame
     extracted: list[Extracted]
     patients: pd.DataFrame | None = None
+    failed: dict[str, str] = {}  # noqa: RUF012
 
 
 def predict_slides(
@@ -70,7 +72,8 @@ def predict_slides(
     for _ in predictor.run():
         pass
     by_patient = pd.DataFrame(predictor.patient_rows) if predictor.patient_rows else None
-    return SlidePredictions(pd.DataFrame(predictor.rows), extracted, by_patient)
+    failed = {name: str(error) for name, error in predictor.failed.items()}
+    return SlidePredictions(pd.DataFrame(predictor.rows), extracted, by_patient, failed)
 
 
 def patient_table(path: str | Path | None, **columns: str | None) -> dict[str, str] | None:
@@ -85,8 +88,10 @@ def patient_table(path: str | Path | None, **columns: str | None) -> dict[str, s
 class SlidePredictor:
     """`predict_slides` in two steps, `extraction.run()` and `run()`, for a caller that shows how far it is.
 
-    Everything that can be refused is refused when it is made. rows: the predictions so far. patient_rows: one per
-    patient, at the end, if it is known whose the slides are: by `patients`, or by TCGA barcodes.
+    What can be refused is refused when it is made. rows: the predictions so far. patient_rows: one per patient, at the
+    end, if it is known whose the slides are: by `patients`, or by TCGA barcodes. failed: slides (or patients) that
+    cannot be read or answered, or do not fit, and why; an error is raised only if all of them fail. note: on the size
+    of patches.
     """
 
     def __init__(
@@ -121,6 +126,7 @@ class SlidePredictor:
         self._answers = Answers(self.card)
         self.task, self.rows = self._answers.task, list[dict[str, Any]]()
         self.patient_rows = list[dict[str, Any]]()
+        self.failed, self.note = dict[str, FeatureError](), ""
         self.patient_of = self._whose([*self.inputs.features, *slides], patients)
         self._reading = {"mpp": None if slides else mpp, "patch_size": patch_size, "unit": unit}
         self._out, self._heatmap, self._attention, self._attribution = out, heatmap, attention, attribution
@@ -133,8 +139,16 @@ class SlidePredictor:
 
     def run(self) -> Iterator[Seen]:
         """What the model made of each; all files but the tables are written on the way, the tables at the end."""
-        items, whose = self.files, self.patient_of
-        for seen in apply_model(self._model, self.card, items, whose, device=self._device, **self._reading):
+        whose = self.patient_of
+        every = groups_of(self.files, self.card, whose or None)
+        groups, headers = sort_out(every, self.card, self._fail, **self._reading)
+        if self.failed and not groups:
+            raise next(iter(self.failed.values()))
+        self.note = size_note(headers, self.card)
+        found = apply_groups(
+            self._model, self.card, groups, device=self._device, on_failure=self._fail, **self._reading
+        )
+        for seen in found:
             patient = {"patient_id": whose[seen.name]} if seen.name in whose else {}
             self.rows.append({"slide_id": seen.name, **patient, **self._answers.add(seen)})
             if self._attention is not None:
@@ -143,6 +157,8 @@ class SlidePredictor:
                 for maps in seen_maps(self._model, self.card, seen, attribution=self._attribution):
                     self._draw(maps, Path(self._heatmap))
             yield seen
+        if self.failed and not self.rows:
+            raise next(iter(self.failed.values()))
         if self.rows and whose and self.card.level == "slide":
             names, rows = self._answers.of_patients(whose)
             counts = Counter(whose[name] for name in self._answers.names)
@@ -152,6 +168,9 @@ class SlidePredictor:
             write_csv(pd.DataFrame(self.patient_rows), self.patients_out)
         if self.rows:
             write_csv(pd.DataFrame(self.rows), self._out)
+
+    def _fail(self, name: str, error: FeatureError) -> None:
+        self.failed[name] = error
 
     @property
     def patients_out(self) -> Path:

@@ -13,7 +13,6 @@ from typing import Any
 import pandas as pd
 from safetensors.numpy import save_file
 
-from ..bags.formats import peek_bag
 from ..cohort.cohort import Cohort
 from ..cohort.options import TARGET, CohortOptions
 from ..config import choose, from_mapping
@@ -22,13 +21,14 @@ from ..files import write_csv
 from ..nn.model import Model
 from ..tasks import get_task
 from ..train.answers import Answers
-from ..train.apply import Item, apply_groups, check_fits
+from ..train.apply import Item, apply_groups, check_fits, size_note
 from ..train.checkpoint import CARD, ModelCard, load_members, load_model, save_model
 from ..train.ensemble import Ensemble, members_of
 from ..train.feed import cohort_groups
+from ..train.identity import fingerprint
 from ..train.infer import Seen
 from ..train.origin import origin
-from ..train.train_model import check_patients, fingerprint
+from ..train.train_model import check_patients
 from ..train.trained_on import TrainedSlide, find_overlap
 from .compare import COLUMNS, summarise
 from .gather import cohort_record, write_slides
@@ -192,9 +192,12 @@ def write_validation(
     if card.level == "patient":
         check_patients(read)
     paths = [slide.path for slide in read.slides]
-    assert all(paths)
-    check_fits(peek_bag(paths[0], **given.reading), card)  # type: ignore[arg-type]
+    headers = [slide.survey.info for slide in read.slides if slide.survey is not None]
+    for header in headers:
+        check_fits(header, card)
     overlap, notes = overlap_words(read, subject, allow_overlap)
+    if note := size_note(headers, card):
+        notes.append(note)
     groups: list[tuple[str, Sequence[Item]]] = [
         (name, [path for index in rows if (path := paths[index])]) for name, rows in cohort_groups(read, card.level)
     ]

@@ -1,13 +1,14 @@
 """A trained model on new slides."""
 
 import dataclasses
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from functools import partial
 from pathlib import Path
 from typing import Any
 
 from ..bags.bag import Bag
 from ..bags.formats import BagInfo, peek_bag, read_bag
+from ..bags.magnification import DIFFERENT, OTHER, Magnification, magnification, of_tiles, ratio
 from ..bags.store import read_ahead
 from ..cohort.labels import group_slides, slide_name
 from ..errors import FeatureError
@@ -23,6 +24,8 @@ from .infer import Prepared, Seen, run_model
 from .places import check_placed
 
 Item = Bag | str | Path  # a slide in memory, or its feature file
+Group = tuple[str, Sequence[Item]]  # what is predicted as one: its name, and its slides
+OnFailure = Callable[[str, FeatureError], None]
 
 
 def apply_model(
@@ -44,27 +47,84 @@ def apply_model(
     """
     pick_device(device)
     for item in bags:
-        check_fits(item if isinstance(item, Bag) else peek_bag(item, **reading), card)
+        check_fits(_header(item, reading), card)
+    yield from apply_groups(model, card, groups_of(bags, card, patient_of), device=device, **reading)
+
+
+def groups_of(bags: Sequence[Item], card: ModelCard, patient_of: Mapping[str, str] | None = None) -> list[Group]:
+    """What is predicted as one: slides, or patients if the model pools them."""
     names = [item.slide_id if isinstance(item, Bag) else slide_name(Path(item).name) for item in bags]
     patients = [patient_of[name] for name in names] if patient_of else None
-    groups = [(name, [bags[row] for row in rows]) for name, rows in group_slides(names, card.level, patients)]
-    yield from apply_groups(model, card, groups, device=device, **reading)
+    return [(name, [bags[row] for row in rows]) for name, rows in group_slides(names, card.level, patients)]
+
+
+def sort_out(
+    groups: Iterable[Group], card: ModelCard, on_failure: OnFailure, **reading: Any
+) -> tuple[list[Group], list[Bag | BagInfo]]:
+    """Those groups that fit the model by their headers, and these."""
+    fitting, headers = [], []
+    for name, items in groups:
+        try:
+            own = [_header(item, reading) for item in items]
+            for header in own:
+                check_fits(header, card)
+        except FeatureError as error:
+            on_failure(name, error)
+        else:
+            fitting.append((name, items))
+            headers += own
+    return fitting, headers
+
+
+def size_note(headers: Iterable[Bag | BagInfo], card: ModelCard) -> str:
+    """What is to be said of the sizes of patches, beside what `check_fits` refuses; empty if they agree."""
+    trained = _trained_size(card)
+    sizes = [_size(header) for header in headers]
+    other = [size for size in sizes if ratio(size, trained) > DIFFERENT]
+    unknown = sum(not size.known for size in sizes)
+    if other:
+        words = f"{len(other)} of {len(sizes)} slides have {other[0].words}"
+    elif trained.known and unknown:
+        words = f"{unknown} of {len(sizes)} slides do not say how large their patches are in microns (--slide-mpp)"
+    elif sizes and not trained.known and unknown < len(sizes):
+        return f"The model does not know the size of its patches; it is not compared with the slides' {sizes[0].words}."
+    else:
+        return ""
+    return f"{words}; the model was trained on {trained.words}."
 
 
 def apply_groups(
     model: Model | Ensemble,
     card: ModelCard,
-    groups: Iterable[tuple[str, Sequence[Item]]],
+    groups: Iterable[Group],
     *,
     device: str = "auto",
+    on_failure: OnFailure | None = None,
     **reading: Any,
 ) -> Iterator[Seen]:
-    """The same for slides that are grouped already: name, and the slides that are pooled into one prediction."""
-    items = read_ahead(partial(_prepare, card, reading), groups)
-    return run_model(model, items, device=device, precision=card.precision)
+    """The same for slides that are grouped already: name, and the slides that are pooled into one prediction.
+
+    on_failure: is told which of them cannot be read or answered, and why; without it, the first ends all."""
+    items = read_ahead(partial(_try_to_prepare, card, reading), groups)
+    for name, item in items:
+        try:
+            if isinstance(item, FeatureError):
+                raise item
+            yield from run_model(model, [item], device=device, precision=card.precision)
+        except FeatureError as error:
+            if on_failure is None:
+                raise
+            on_failure(name, error)
 
 
-def _prepare(card: ModelCard, reading: dict[str, Any], group: tuple[str, Sequence[Item]]) -> Prepared:
+def _try_to_prepare(card: ModelCard, reading: dict[str, Any], group: Group) -> tuple[str, Prepared | FeatureError]:
+    try:
+        return group[0], _prepare(card, reading, group)
+    except FeatureError as error:
+        return group[0], error
+
+
+def _prepare(card: ModelCard, reading: dict[str, Any], group: Group) -> Prepared:
     name, items = group
     bags = tuple(_read(item, reading) for item in items)
     for bag in bags:
@@ -86,8 +146,21 @@ def _read(item: Item, reading: dict[str, Any]) -> Bag:
     return dataclasses.replace(read_bag(item, **reading), slide_id=slide_name(Path(item).name))  # as a cohort names it
 
 
+def _header(item: Item, reading: dict[str, Any]) -> Bag | BagInfo:
+    return item if isinstance(item, Bag) else peek_bag(item, **reading)
+
+
+def _size(bag: Bag | BagInfo) -> Magnification:
+    return magnification(bag, bag.tiles if isinstance(bag, BagInfo) else None)
+
+
+def _trained_size(card: ModelCard) -> Magnification:
+    return of_tiles(card.patch_um, card.tiles)
+
+
 def check_fits(bag: Bag | BagInfo, card: ModelCard) -> None:
-    """Features of another encoder are refused: their columns mean other things."""
+    """Features of another encoder are refused, for their columns mean other things, and so are those of another
+    magnification."""
     trained = f"{card.model.in_dim}" + (f" ({card.encoder})" if card.encoder else "")
     patches = len(bag) if isinstance(bag, Bag) else bag.n
     if patches == 0:
@@ -106,4 +179,9 @@ def check_fits(bag: Bag | BagInfo, card: ModelCard) -> None:
                 if is_phantom(bag.encoder)
                 else "Extract with the same encoder, or train on these features."
             )
+        )
+    if ratio(_size(bag), _trained_size(card)) > OTHER:
+        raise FeatureError(
+            f"{bag.slide_id}: {_size(bag).words}, the model was trained on {_trained_size(card).words}. Extract at the "
+            "same magnification with the same patch size, or train on these features."
         )
