@@ -43,7 +43,7 @@ PARTS = (
     Part("selection_bias", (), 20),
     Part("choosing", (), 10),
     Part("crc_codex", (), 20, data="../shared/data/crc_codex"),
-    Part("rivals", (), 95),
+    Part("rivals", ("--processes", "2"), 50),
 )
 
 

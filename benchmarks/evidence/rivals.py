@@ -152,7 +152,7 @@ CONTESTS = {
 }
 
 
-def run(name: str, contest: Contest, names: Sequence[str], work: Path) -> dict[str, Any]:
+def run(name: str, contest: Contest, names: Sequence[str], work: Path, processes: int = 1) -> dict[str, Any]:
     """All contenders on one cohort: the control first, whose unshuffled half the contest itself reads again."""
     folder = work / name
     if not (folder / "cohort" / "labels.csv").exists():
@@ -165,8 +165,8 @@ def run(name: str, contest: Contest, names: Sequence[str], work: Path) -> dict[s
     tests = []
     if contest.control and placed:
         half = replace(study, variants=placed, seeds=contest.seeds[:1], shuffle_control=True)
-        tests = cross_validate(half, folder / "run", listen=say).control_tests.to_dict("records")
-    found = cross_validate(study, folder / "run", listen=say)
+        tests = cross_validate(half, folder / "run", processes=processes, listen=say).control_tests.to_dict("records")
+    found = cross_validate(study, folder / "run", processes=processes, listen=say)
     if found.failed:
         raise SystemExit(f"{name}: {len(found.failed)} jobs failed: {next(iter(found.failed.items()))}")
     return {
@@ -242,6 +242,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
     parser.add_argument("--cohorts", default=",".join(CONTESTS), help="some of them, comma separated")
     parser.add_argument("--contenders", default=",".join(CONTENDERS), help="some of them, comma separated")
     parser.add_argument("--seed", type=int, help="in place of all seeds of the folds: to try the program")
+    parser.add_argument("--processes", type=int, default=1)
     parser.add_argument("--work", type=Path, default=WORK / "rivals", help="what is done stays here")
     parser.add_argument("--out", type=Path, default=OUT)
     options = parser.parse_args(arguments)
@@ -256,7 +257,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
         if contest.needs is None or contest.needs.exists():
             print(name, flush=True)
             own = contest if options.seed is None else replace(contest, seeds=(options.seed,))
-            found[name] = run(name, own, names, options.work)
+            found[name] = run(name, own, names, options.work, options.processes)
     result = {**about, "contenders": CONTENDERS, "reference": OURS, "unit": UNIT, "cohorts": found}
     result["commits"] = sorted({str(one["commit"]) for one in found.values()})
     write(options.out, json.dumps(result, indent=2, default=str))
