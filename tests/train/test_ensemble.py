@@ -161,11 +161,10 @@ def test_a_card_that_names_folders_elsewhere_is_refused(folder: Path, tmp_path: 
 
 
 def test_a_committee_is_one_model_of_each_kind_or_several(cohort: Cohort, tmp_path: Path) -> None:
-    small = {name: value for name, value in SMALL.items() if name != "k"}  # members have their own
-    one, three = (Settings(method="committee", members=members, **small) for members in (1, 3))
+    one, three = (Settings(method="committee", members=members, **SMALL) for members in (1, 3))
     kinds = [(own.method, own.graph.k, own.model.conv, own.model.kinds) for own in one.each_member()]
     assert kinds == [
-        *[("abmil", 50, "gat", 0), ("graph-abmil", 8, "gat", 0), ("graph-abmil+jigsaw", 24, "sage", 0)],
+        *[("abmil", 4, "gat", 0), ("graph-abmil", 8, "gat", 0), ("graph-abmil+jigsaw", 24, "sage", 0)],
         *[("graph-abmil+jigsaw", 50, "gat", 0), ("graph-abmil", 8, "gat", 8)],
     ]
     assert [own.method for own in three.each_member()][:4] == ["abmil"] * 3 + ["graph-abmil"]

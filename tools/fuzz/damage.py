@@ -82,9 +82,7 @@ def text(data: bytearray, rng: np.random.Generator) -> bytearray:
     return data
 
 
-KINDS: dict[str, Damage] = {
-    one.__name__: one for one in (bits, noise, ones, number, cut, lose, insert, move, text)
-}
+KINDS: dict[str, Damage] = {one.__name__: one for one in (bits, noise, ones, number, cut, lose, insert, move, text)}
 REMOVED = "removed"  # the file
 
 

@@ -227,6 +227,36 @@ def lazyslide(
     return path
 
 
+def named(
+    path: Path, x: np.ndarray, coords: np.ndarray | None, names: tuple[str, str] = ("features", "coords")
+) -> Path:
+    """Arrays under any names, in the kind of file that the ending says."""
+    path.parent.mkdir(parents=True, exist_ok=True)
+    arrays = {names[0]: x} | ({} if coords is None else {names[1]: coords})
+    if path.suffix == ".npz":
+        np.savez_compressed(path, **arrays)
+    elif path.suffix == ".pt":
+        torch.save({key: torch.from_numpy(value) for key, value in arrays.items()} | {"slide": path.stem}, path)
+    else:
+        with h5py.File(path, "w") as file:
+            for key, value in arrays.items():
+                file[key] = value
+    return path
+
+
+def parquet(path: Path, x: np.ndarray, coords: np.ndarray, *, lists: bool = False) -> Path:
+    """A row per patch: numbered columns, or one of lists."""
+    pa = pytest.importorskip("pyarrow", reason="Parquet needs pyarrow: pip install 'jigsawmil[zarr]'")
+    import pyarrow.parquet as pq
+
+    path.parent.mkdir(parents=True, exist_ok=True)
+    columns: dict[str, Any] = {"x": coords[:, 0], "y": coords[:, 1]}
+    numbered = {f"feature_{i}": x[:, i] for i in range(x.shape[1] - 1, -1, -1)}  # not in the order of their numbers
+    columns |= {"embedding": list(x)} if lists else numbered
+    pq.write_table(pa.table(columns), path)
+    return path
+
+
 class Sample(NamedTuple):
     """One slide as a tool leaves it: its files lie in a folder of their own, all of which `tools.fuzz` damages."""
 
@@ -256,17 +286,29 @@ def samples(folder: Path, n: int = N, d: int = D) -> dict[str, Sample]:
         "slideflow npy": slideflow(folder / "slideflow_npy", "a", x, coords, edge=512, config=config, ending=".npy"),
         "torchmil": torchmil(folder / "torchmil", "a", x, coords),
         "torchmil h5": torchmil_h5(folder / "torchmil_h5/a.h5", x, coords),
+        "named": named(folder / "named/a.h5", x, coords, ("embeddings", "xy")),
+        "named npz": named(folder / "named_npz/a.npz", x, coords),
+        "named pt": named(folder / "named_pt/a.pt", x, coords),
+        "parquet": parquet(folder / "parquet/a.parquet", x, coords),
         "lazyslide": lazyslide(folder / "lazyslide/a.zarr", x, coords),
         "lazyslide ragged": lazyslide(folder / "lazyslide_ragged/a.zarr", x, coords, shapes="ragged"),
         "lazyslide zarr3": lazyslide(folder / "lazyslide_3/a.zarr", x, coords, shapes="ragged", zarr_format=3),
     }
-    return {name: Sample(path, {"mpp": 0.25} if "slideflow" in name else {}) for name, path in made.items()}
+    options: dict[str, dict[str, Any]] = {
+        "slideflow": {"mpp": 0.25},
+        "slideflow npy": {"mpp": 0.25},
+        "named": {"features_key": "embeddings", "coords_key": "xy", "unit": "px"},
+        "named npz": {"unit": "px"},
+        "named pt": {"unit": "px"},
+        "parquet": {"unit": "px"},
+    }
+    return {name: Sample(path, options.get(name, {})) for name, path in made.items()}
 
 
 @pytest.fixture
 def tools() -> SimpleNamespace:
     writers: list[Callable[..., Any]] = [
         features, lattice, trident, trident_patches, clam_h5, clam_patches, clam_pt, uni2h,
-        stamp, slideflow, torchmil, torchmil_h5, lazyslide, samples,
+        stamp, slideflow, torchmil, torchmil_h5, lazyslide, named, parquet, samples,
     ]  # fmt: skip
     return SimpleNamespace(**{writer.__name__: writer for writer in writers})

@@ -89,7 +89,7 @@ def test_a_hostile_pickle_is_refused_and_does_not_run(tools, tmp_path, read, wra
     assert bomb.marker.exists()  # it would have run
 
 
-@pytest.mark.parametrize("value", [{"features": torch.zeros(2, 3)}, [torch.zeros(2, 3)], "text", 3])
+@pytest.mark.parametrize("value", [{"features": [0.5]}, [torch.zeros(2, 3)], "text", 3])
 def test_other_objects_are_refused_by_name(tmp_path, read, value):
     torch.save(value, tmp_path / "a.pt")
     with pytest.raises(FeatureError, match=f"holds a {type(value).__name__}, expected one tensor"):
@@ -110,7 +110,7 @@ def test_peek_maps_a_pt_instead_of_reading_it(tools, tmp_path, read, monkeypatch
     load, mapped = torch.load, []
     monkeypatch.setattr(torch, "load", lambda *args, **kwargs: mapped.append(kwargs["mmap"]) or load(*args, **kwargs))
     assert read("a.pt", peek_bag).n == len(tools.features())
-    assert mapped == [True]
+    assert set(mapped) == {True}
 
 
 def test_an_empty_archive_of_coordinates_is_named(tools, tmp_path):

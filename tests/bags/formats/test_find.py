@@ -36,6 +36,14 @@ def test_two_encoders_in_one_folder_are_refused_naming_both(tools, tmp_path, xy)
         find_bags(tmp_path)
 
 
+def test_slide_embeddings_beside_features_of_patches_are_passed_over(tools, tmp_path, xy):
+    for slide in IDS:
+        tools.trident(tmp_path / f"features_uni/{slide}.h5", *xy)
+        tools.trident(tmp_path / f"slide_features_titan/{slide}.h5", *xy)
+    assert {path.parent.name for path in find_bags(tmp_path).values()} == {"features_uni"}
+    assert list(find_bags(tmp_path / "slide_features_titan")) == sorted(IDS)
+
+
 def test_clams_pt_and_h5_are_one_slide(tools, tmp_path, xy):
     for slide in IDS:
         tools.clam_h5(tmp_path / f"h5_files/{slide}.h5", *xy)

@@ -36,17 +36,35 @@ def test_tiles_that_no_longer_exist_are_counted(tools, tmp_path):
         peek_bag(path)
 
 
-def test_of_several_models_one_is_named_by_its_path(tools, tmp_path):
+def test_of_several_models_one_is_named(tools, tmp_path):
     tables = ("uni_tiles", "conch_tiles", "conch_tiles_text_similarity")
     path = tools.lazyslide(tmp_path / "a.zarr", tools.features(), tools.lattice(), tables=tables, shapes="ragged")
-    with pytest.raises(FeatureError, match=r"conch_tiles, uni_tiles\. .*a\.zarr/tables/conch_tiles"):
+    with pytest.raises(FeatureError, match=r"conch_tiles, uni_tiles\. .*--features-key conch_tiles"):
         read_bag(path)
-    bag = read_bag(path / "tables" / "uni_tiles")
-    assert (bag.encoder, bag.slide_id) == ("uni", "a")
+    ways = [(path / "tables" / "uni_tiles", None), (path, "uni_tiles"), (path, "uni")]
+    for where, key in ways:
+        bag = read_bag(where, features_key=key)
+        assert (bag.encoder, bag.slide_id) == ("uni", "a")
+    with pytest.raises(FeatureError, match=r"no feature table 'virchow'; found tables \['conch_tiles'"):
+        peek_bag(path, features_key="virchow")
 
 
-def test_a_slide_without_resolution_has_none(tools, tmp_path):
+def test_a_table_under_a_name_of_its_own(tools, tmp_path):
+    """What LazySlide writes with key_added."""
+    path = tools.lazyslide(tmp_path / "a.zarr", tools.features(), tools.lattice(), tables=("mine",), shapes="ragged")
+    with pytest.raises(FeatureError, match="Name a table of another name"):
+        read_bag(path)
+    bag = read_bag(path, features_key="mine")
+    assert (bag.encoder, bag.coords.tolist()) == ("mine", tools.lattice().tolist())
+
+
+def test_the_resolution_of_a_slide_that_states_none_is_that_of_its_tiles(tools, tmp_path):
     path = tools.lazyslide(tmp_path / "a.zarr", tools.features(), tools.lattice(), slide_mpp=None, shapes="ragged")
+    assert read_bag(path).mpp == 0.25  # tiles at 0.5 microns, made of two pixels each
+    zarr = pytest.importorskip("zarr")
+    root = zarr.open_group(path)
+    spec = root.attrs["tile_spec"]
+    root.attrs["tile_spec"] = {"tiles": spec["tiles"] | {"mpp": None}}
     assert read_bag(path).mpp is None
     assert read_bag(path, mpp=0.3).mpp == 0.3
 

@@ -1,3 +1,5 @@
+import json
+
 import h5py
 import numpy as np
 import pytest
@@ -53,10 +55,30 @@ def test_an_unsigned_file_without_unit_is_refused_by_peek_and_read(tools, tmp_pa
     nothing = dict.fromkeys(("stamp_version", "unit", "tile_size_um", "tile_size_px", "feat_type"), ...)
     path = tools.stamp(tmp_path / "a.h5", tools.features(), coords, **nothing)
     for function in (peek_bag, read_bag):
-        with pytest.raises(FeatureError, match=r"a\.h5: no unit is stated.*unit='px'.*unit='um'"):
+        with pytest.raises(FeatureError, match=r"a\.h5: no unit is stated.*--unit.*px.*um"):
             function(path)
     assert read_bag(path, unit="um", mpp=0.5).coords.tolist() == (coords / 0.5).tolist()
     assert read_bag(path, unit="px").coords.tolist() == coords.tolist()
+
+
+def test_stamp_1_counts_in_pixels_of_its_tiles(tools, tmp_path):
+    """Tiles of 224 pixels that cover 256 microns, which info.json alone says: without it nothing is made up."""
+    old = dict.fromkeys(("stamp_version", "unit", "tile_size_um", "tile_size_px", "feat_type", "code_hash"), ...)
+    old["extractor"] = "STAMP-extract-1.0.3_15-04-2024_mahmood-uni-56ef09b4"
+    grid = tools.lattice(step=224, origin=(0, 448))
+    path = tools.stamp(tmp_path / "a.h5", tools.features(), grid, **old)
+    for function in (peek_bag, read_bag):
+        with pytest.raises(FeatureError, match=r"a\.h5: written by STAMP 1.*info\.json"):
+            function(path, mpp=0.5)
+    about = {"extractor": old["extractor"], "microns": 256, "patch_size": [224, 224], "augmented_repetitions": 0}
+    (tmp_path / "info.json").write_text(json.dumps(about))
+    bag = read_bag(path, mpp=0.5)
+    assert bag.coords.tolist() == pytest.approx(grid / 224 * 512)
+    assert (bag.patch_size, bag.unit) == (512, "px")
+    assert read_bag(path).coords.tolist() == pytest.approx(grid / 224 * 256)
+    (tmp_path / "info.json").write_text("{}")
+    with pytest.raises(FeatureError, match="written by STAMP 1"):
+        peek_bag(path)
 
 
 def test_a_unit_against_the_files_is_refused(tools, tmp_path, coords):

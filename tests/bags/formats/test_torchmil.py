@@ -37,7 +37,7 @@ def test_h5_folders(tools, tmp_path):
 def test_cells_of_a_grid_are_not_taken_for_pixels(tools, tmp_path):
     path = tools.torchmil(tmp_path, "a", tools.features(), tools.lattice(step=1, origin=(0, 0)))
     for function in (peek_bag, read_bag):
-        with pytest.raises(FeatureError, match=r"lie 1 apart, like cells of a grid.*unit='px'"):
+        with pytest.raises(FeatureError, match=r"lie 1 apart, like cells of a grid.*--unit.*px"):
             function(path)
     assert read_bag(path, unit="px").coords.tolist() == tools.lattice(step=1, origin=(0, 0)).tolist()
 

@@ -96,9 +96,23 @@ def test_the_written_file_is_tridents(tools, tmp_path):
         for key in theirs:
             assert ours[key].dtype == theirs[key].dtype
             assert ours[key].maxshape == theirs[key].maxshape  # can be appended to
-            assert set(theirs[key].attrs) - {"savetodir"} <= set(ours[key].attrs)
+            assert set(theirs[key].attrs) - {"savetodir", "level0_magnification", "target_magnification"} <= set(
+                ours[key].attrs
+            )
         assert ours["coords"].attrs["patch_size_level0"] == 512
         assert ours["coords"].attrs["level0_width"] == "None"
+
+
+def test_magnifications_are_numbers_or_left_out(tools, tmp_path):
+    """TRIDENT computes with them; without them it takes patches as CLAM's. Neither says how the slide was cut."""
+    for mpp in (0.25, None):
+        write_bag(bag_of(tools.features(), tools.lattice(), patch_size=512.0, mpp=mpp), tmp_path / "s1.h5")
+        with h5py.File(tmp_path / "s1.h5") as file:
+            attrs = dict(file["coords"].attrs)
+        names = ("level0_magnification", "target_magnification")
+        assert [attrs.get(name) for name in names] == ([None, None] if mpp is None else [40, 40])
+        assert (attrs["patch_size"], attrs["patch_level"], attrs["custom_downsample"]) == (512, 0, 1)
+        assert peek_bag(tmp_path / "s1.h5").tiles is None
 
 
 def test_a_failed_write_leaves_the_old_file_and_no_debris(tools, tmp_path, monkeypatch):

@@ -25,6 +25,8 @@ def read_bag(
     patch_size: float | None = None,
     unit: Unit | None = None,
     coords: str | Path | None = None,
+    features_key: str | None = None,
+    coords_key: str | None = None,
     format: str | None = None,
 ) -> Bag:
     """Read one slide's features and coordinates from any known format.
@@ -34,11 +36,12 @@ def read_bag(
     patch_size: edge of a patch in level-0 pixels (in microns, if the bag keeps microns).
     unit: of the coordinates, "px" or "um".
     coords: file with the coordinates, or folder with one a slide, where the features lie alone.
+    features_key, coords_key: what the arrays are called, or which of several is meant, see docs/formats.md.
     format: one of `FORMATS`, where the file is to be read as that and no other.
 
     Example: `read_bag("stamp/slide_1.h5", mpp=0.25).features.shape  # (patch, feature)`
     """
-    options = Options(mpp, patch_size, unit, None if coords is None else Path(coords))
+    options = Options(mpp, patch_size, unit, None if coords is None else Path(coords), features_key, coords_key)
     with reading(Path(path)):
         name, source = recognise(Path(path), options, format)
         return load(source, options, describe(source, options, name))
@@ -51,13 +54,15 @@ def peek_bag(
     patch_size: float | None = None,
     unit: Unit | None = None,
     coords: str | Path | None = None,
+    features_key: str | None = None,
+    coords_key: str | None = None,
     format: str | None = None,
 ) -> BagInfo:
     """What `read_bag` would give, from the headers alone; an empty slide has n = 0.
 
     Example: `peek_bag("features/slide_1.h5").dim`
     """
-    options = Options(mpp, patch_size, unit, None if coords is None else Path(coords))
+    options = Options(mpp, patch_size, unit, None if coords is None else Path(coords), features_key, coords_key)
     with reading(Path(path)):
         name, source = recognise(Path(path), options, format)
         return describe(source, options, name)
@@ -68,12 +73,20 @@ def recognise(path: Path, options: Options, name: str | None) -> tuple[str, Sour
     if name is not None:
         choose("format", name, FORMATS)
     file = open_path(path)
-    name = name or next((key for key, known in FORMATS.items() if known.matches(file)), None)
+    keyed = options.features_key is not None or options.coords_key is not None
+    offered = {key: known for key, known in FORMATS.items() if known.keyed or not keyed}
+    name = name or next((key for key, known in offered.items() if known.matches(file)), None)
     if name is None:
         found = f"datasets {sorted(file.arrays)}" if file.arrays else "nothing that is known"
+        if keyed:
+            raise FeatureError(
+                f"{path.name}: {found}, and none is called {options.features_key or options.coords_key!r}. Leave "
+                "features_key and coords_key out (--features-key, --coords-key), or correct them."
+            )
         raise FeatureError(
             f"{path.name}: no known feature file: {found}. Expected an h5 with 'coords' and 'features' (TRIDENT, CLAM, "
             "UNI2-h, torchmil) or 'feats' / 'patch_embeddings' (STAMP), a .pt (CLAM, TRIDENT, slideflow), "
-            "a .npy (torchmil) or a .zarr store (LazySlide)."
+            "a .npy (torchmil), a .zarr store (LazySlide), or arrays of other names in an .h5, .npz, .pt or .parquet: "
+            "name them (--features-key, --coords-key; features_key= and coords_key= in Python)."
         )
     return name, FORMATS[name].scan(file, options)

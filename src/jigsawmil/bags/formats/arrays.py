@@ -75,6 +75,35 @@ def _refuse_zip_bomb(path: Path) -> None:
         refuse_bomb(path.name, path.stat().st_size, sum(entry.file_size for entry in archive.infolist()))
 
 
+def stored_items(path: Path) -> dict[str, Stored]:
+    """The arrays of numbers in an `.npz`, or in a dictionary in a `.pt`, by their names; none in other files."""
+    if path.suffix == ".npz":
+        try:
+            _refuse_zip_bomb(path)
+            with np.load(path, allow_pickle=False) as archive:
+                found: dict[str, Any] = {key: archive[key] for key in archive.files}
+        except (OSError, ValueError, EOFError, zipfile.BadZipFile) as error:
+            raise FeatureError(_unreadable(path, "a NumPy archive", error)) from error
+    elif path.suffix == ".pt":
+        if packed := zipfile.is_zipfile(path):
+            _refuse_zip_bomb(path)
+        found = _unpickled(path, mmap=packed)
+    else:
+        found = {}
+    if not isinstance(found, dict):
+        return {}
+    return {str(key): _item(path, str(key), array) for key, array in found.items() if hasattr(array, "dtype")}
+
+
+def _item(path: Path, key: str, array: Any) -> Stored:
+    def read() -> "Tensor":  # those of a .pt lie on disk until now
+        return as_tensor(array) if isinstance(array, np.ndarray) else array.clone()
+
+    if not isinstance(array, np.ndarray):
+        array = _dense(path, array)
+    return Stored(tuple(array.shape), str(array.dtype).removeprefix("torch."), read)
+
+
 def as_tensor(array: np.ndarray) -> "Tensor":
     import torch
 
@@ -88,7 +117,8 @@ def _load_npy(path: Path, mmap_mode: Any) -> np.ndarray:
         raise FeatureError(_unreadable(path, "a NumPy array of numbers", error)) from error
 
 
-def _load_pt(path: Path, *, mmap: bool) -> "Tensor":
+def _unpickled(path: Path, *, mmap: bool) -> Any:
+    """What a file of `torch.save` holds: tensors, arrays, numbers, text, and lists and dictionaries of them."""
     import torch
 
     def load() -> Any:
@@ -96,11 +126,11 @@ def _load_pt(path: Path, *, mmap: bool) -> "Tensor":
 
     try:
         try:
-            value = load()
+            return load()
         except Exception:  # no plain tensor: TRIDENT saves NumPy arrays. Or another thread's allowance, of which torch
             # has one for the whole process, ended while it was looked at
             with _ALLOWED, torch.serialization.safe_globals(_NUMPY_GLOBALS):
-                value = load()
+                return load()
     except pickle.UnpicklingError as error:
         raise FeatureError(
             f"{path.name}: holds Python objects other than a tensor or a NumPy array, and was not opened, because "
@@ -108,6 +138,12 @@ def _load_pt(path: Path, *, mmap: bool) -> "Tensor":
         ) from error
     except Exception as error:  # torch raises RuntimeError, EOFError, ValueError, ... for damaged files
         raise FeatureError(_unreadable(path, "a file of torch.save", error)) from error
+
+
+def _load_pt(path: Path, *, mmap: bool) -> "Tensor":
+    import torch
+
+    value = _unpickled(path, mmap=mmap)
     if isinstance(value, np.ndarray) and value.dtype.kind in "fiub":
         value = as_tensor(value)
     if not isinstance(value, torch.Tensor):
@@ -115,6 +151,12 @@ def _load_pt(path: Path, *, mmap: bool) -> "Tensor":
             f"{path.name}: holds a {type(value).__name__}, expected one tensor or NumPy array of features (N, d). "
             "Save the features alone: torch.save(features, path)."
         )
+    return _dense(path, value)
+
+
+def _dense(path: Path, value: "Tensor") -> "Tensor":
+    import torch
+
     if value.layout != torch.strided:
         raise FeatureError(f"{path.name}: a tensor of layout {value.layout}, expected a dense one. Save it as dense.")
     refuse_bomb(path.name, value.untyped_storage().nbytes(), value.numel() * value.element_size())  # of stride zero

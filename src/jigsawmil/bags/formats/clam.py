@@ -7,7 +7,7 @@ beside the features or anywhere else (`coords=`). Also the reader of last resort
 from pathlib import Path
 
 from . import hdf5, siblings
-from .arrays import stored_pt
+from .arrays import stored_items, stored_pt
 from .opened import Opened
 from .source import Options, Source
 from .trident import encoder_name, level0_edge
@@ -17,7 +17,7 @@ DATASETS = ("features",)
 
 
 def matches(file: Opened) -> bool:
-    return file.path.suffix == ".pt" or "features" in file.arrays
+    return "features" in file.arrays or (file.path.suffix == ".pt" and not stored_items(file.path))
 
 
 def scan(file: Opened, options: Options) -> Source:

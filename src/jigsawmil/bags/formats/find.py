@@ -2,6 +2,7 @@
 
 import os
 from collections.abc import Iterator
+from itertools import chain
 from pathlib import Path
 
 from ...errors import FeatureError
@@ -9,15 +10,18 @@ from . import hdf5
 from .guard import reading
 from .registry import feature_datasets, feature_suffixes
 from .torchmil import LABELS
+from .trident import WHOLE_SLIDES
 
 NOT_FEATURES = {"coords", "imgs", *LABELS}  # what an h5 may hold that is no bag: patches cut but not encoded, labels
 
 
-def find_bags(folder: str | Path) -> dict[str, Path]:
+def find_bags(folder: str | Path, *, features_key: str | None = None) -> dict[str, Path]:
     """Slide id -> feature file, for any of the known layouts; ids are file names without their ending, as they stand.
 
-    CLAM's `pt_files/x.pt` and `h5_files/x.h5` are one slide, read from the h5. Any other two files for one id are an
-    error, for which of them is meant cannot be known. Damaged files are listed: `peek_bag` tells what is wrong.
+    CLAM's `pt_files/x.pt` and `h5_files/x.h5` are one slide, read from the h5. TRIDENT's `slide_features_*` count only
+    in a folder without features of patches. Any other two files for one id are an error, for which of them is meant
+    cannot be known. Damaged files are listed: `peek_bag` tells what is wrong.
+    features_key: what HDF5 files call their features.
 
     Example: `find_bags("features/")["slide_1"]  # Path of its file`
     """
@@ -26,8 +30,12 @@ def find_bags(folder: str | Path) -> dict[str, Path]:
         raise FeatureError(f"{folder}: no such folder. Give the folder that holds the feature files.")
     found: dict[str, list[Path]] = {}
     with reading(folder):
-        for path in _candidates(folder):
+        for path in _candidates(folder, features_key):
             found.setdefault(path.stem, []).append(path)
+    if not all(map(_of_whole_slide, chain.from_iterable(found.values()))):
+        found = {
+            slide: kept for slide, paths in found.items() if (kept := [p for p in paths if not _of_whole_slide(p)])
+        }
     if not found:
         raise FeatureError(
             f"{folder}: no feature files in it. Expected {', '.join(feature_suffixes())}: "
@@ -45,6 +53,10 @@ def find_bags(folder: str | Path) -> dict[str, Path]:
     return {slide: path for slide, path in bags.items() if path is not None}
 
 
+def _of_whole_slide(path: Path) -> bool:
+    return path.parent.name.startswith(WHOLE_SLIDES)
+
+
 def _one(paths: list[Path]) -> Path | None:
     """The slide's file, or None if there are two."""
     if len(paths) == 2:
@@ -54,14 +66,15 @@ def _one(paths: list[Path]) -> Path | None:
     return paths[0] if len(paths) == 1 else None
 
 
-def _candidates(folder: Path) -> Iterator[Path]:
+def _candidates(folder: Path, key: str | None) -> Iterator[Path]:
     stores = feature_suffixes(folders=True)
     for place, folders, files in os.walk(folder, onerror=_raise):
         here = Path(place)
         yield from (here / name for name in sorted(folders) if name.endswith(stores))
         # A store is one slide: nothing inside it is another.
         folders[:] = sorted(name for name in folders if not name.endswith(stores) and not name.startswith("."))
-        yield from (path for name in sorted(files) if not name.startswith(".") and _is_bag(path := here / name, folder))
+        paths = [here / name for name in sorted(files) if not name.startswith(".")]
+        yield from (path for path in paths if _is_bag(path, folder, key))
 
 
 def _raise(error: OSError) -> None:
@@ -69,13 +82,13 @@ def _raise(error: OSError) -> None:
     raise error
 
 
-def _is_bag(path: Path, folder: Path) -> bool:
-    if path.suffix == ".npy":
-        return not path.name.endswith(".index.npy") and NOT_FEATURES.isdisjoint(path.relative_to(folder).parts)
+def _is_bag(path: Path, folder: Path, key: str | None) -> bool:
+    if path.suffix in (".npy", ".npz"):
+        return Path(path.stem).suffix != ".index" and NOT_FEATURES.isdisjoint(path.relative_to(folder).parts)
     if path.suffix in hdf5.SUFFIXES:
         try:
             names = hdf5.keys(path)
         except FeatureError:
             return True
-        return bool(feature_datasets() & names) or not NOT_FEATURES & names
+        return bool((feature_datasets() | {key}) & names) or not NOT_FEATURES & names
     return path.suffix in feature_suffixes(folders=False)

@@ -2,7 +2,8 @@
 
 Features are `X` of the AnnData table, its `obs/tile_id` names the polygon of each row. Polygons are in level-0 pixels:
 GeoParquet (WKB) since SpatialData 0.2, ragged Zarr arrays before. `tile_spec` and `slide_properties` are attributes of
-the root. A store with tables of several models is read by the path of one of them: `<slide>.zarr/tables/<table>`.
+the root. Of tables of several models, or under a name of one's own (`key_added`), `features_key` names the model or the
+table; so does the path `<slide>.zarr/tables/<table>`.
 """
 
 import struct
@@ -19,7 +20,7 @@ from .opened import Opened
 from .source import Options, Source, Stored, tile_spec
 from .zarr_arrays import read_array
 
-SUFFIXES, FOLDERS = (".zarr",), True
+SUFFIXES, FOLDERS, KEYED = (".zarr",), True, True
 NEEDS = "pip install 'jigsawmil[zarr]'"
 WKB_BOX = struct.pack("<BIII", 1, 3, 1, 5)  # little-endian polygon of one ring of five points, x and y of each follow
 
@@ -34,8 +35,10 @@ def scan(file: Opened, options: Options) -> Source:
         raise FeatureError(f"{file.path.name}: no SpatialData store; expected a Zarr folder with 'tables'.")
     if options.coords is not None:
         raise FeatureError(f"{store.name}: the store holds its own coordinates. Leave coords out.")
+    if options.coords_key is not None:
+        raise FeatureError(f"{store.name}: the table of features names its tiles. Leave coords_key out.")
     root = _open(store)
-    table, tiles = _feature_table(store, root, None if file.path == store else file.path.name)
+    table, tiles = _feature_table(store, root, options.features_key if file.path == store else file.path.name)
     x, obs = root[f"tables/{table}/X"], root[f"tables/{table}/obs"]
     if not hasattr(x, "shape"):
         raise FeatureError(f"{store.name}: features of table '{table}' are sparse, expected a dense matrix.")
@@ -75,26 +78,26 @@ def _open(store: Path) -> Any:
 
 
 def _feature_table(store: Path, root: Any, chosen: str | None) -> tuple[str, str]:
-    """Name of the feature table, and of the tiles that it describes: `{model}_{tiles}`."""
+    """Name of the feature table, and of the tiles that it describes: `{model}_{tiles}`, or what the caller calls it."""
     tables, shapes = sorted(root["tables"].keys()), sorted(root["shapes"].keys()) if "shapes" in root else []
     found: dict[str, str] = {}
     for table in tables:
         region = root[f"tables/{table}"].attrs.get("region")
         tiles = region[0] if isinstance(region, list) and region else region
-        if tiles in shapes and table.endswith(f"_{tiles}") and f"tables/{table}/X" in root:
+        wanted = table.endswith(f"_{tiles}") if chosen is None else chosen in (table, table.removesuffix(f"_{tiles}"))
+        if tiles in shapes and wanted and f"tables/{table}/X" in root:
             found[table] = tiles
-    if chosen is not None:
-        found = {table: tiles for table, tiles in found.items() if table == chosen}
     if len(found) == 1:
         return next(iter(found.items()))
     if not found:
         raise FeatureError(
-            f"{store.name}: no feature table; found tables {tables} and shapes {shapes}, expected a table "
-            "'<model>_<tiles>' for one of the shapes. Run LazySlide's feature_extraction and write the store."
+            f"{store.name}: no feature table{'' if chosen is None else f' {chosen!r}'}; found tables {tables} and "
+            f"shapes {shapes}, expected a table '<model>_<tiles>' for one of the shapes. Name a table of another name "
+            "(--features-key, features_key= in Python), or run LazySlide's feature_extraction and write the store."
         )
     raise FeatureError(
-        f"{store.name}: features of several models: {', '.join(found)}. "
-        f"Give the path of one: {store.name}/tables/{next(iter(found))}."
+        f"{store.name}: features of several models: {', '.join(found)}. Name one: --features-key {next(iter(found))} "
+        "(features_key= in Python)."
     )
 
 
@@ -122,8 +125,9 @@ def _tiles(spec: Any) -> TileSpec | None:
 
 def _slide_mpp(attrs: Any, spec: Any) -> float | None:
     """Resolution of level 0. The mpp in `tile_spec` is the one asked for, `base_downsample` times coarser."""
-    if "slide_properties" in attrs:
-        return attrs["slide_properties"].get("mpp")
+    stated = attrs.get("slide_properties", {}).get("mpp")
+    if stated is not None:
+        return stated
     return spec["mpp"] / spec["base_downsample"] if spec.get("mpp") and spec.get("base_downsample") else None
 
 

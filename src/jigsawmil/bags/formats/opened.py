@@ -32,11 +32,14 @@ class Opened:
     def own_coords(self, options: Options) -> Stored:
         """`coords` of this very file; a second source of them is an error, for nobody could say which is right."""
         if options.coords is not None and "coords" in self.arrays:
-            raise FeatureError(
-                f"{self.path.name}: the file holds its own coordinates, and coords={options.coords} names others. "
-                "Leave coords out."
-            )
+            raise coords_twice(self.path, options.coords)
         return self.array("coords")
+
+
+def coords_twice(path: Path, given: Path) -> FeatureError:
+    return FeatureError(
+        f"{path.name}: the file holds its own coordinates, and coords={given} names others. Leave coords out."
+    )
 
 
 def open_path(path: Path) -> Opened:

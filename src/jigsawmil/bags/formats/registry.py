@@ -12,7 +12,7 @@ from .opened import Opened
 from .source import Options, Source
 
 # Each is asked before those to its left; a format whose file is not named here is asked before all of them.
-ORDER = ("clam", "torchmil", "trident", "slideflow", "uni2h", "stamp", "lazyslide")
+ORDER = ("named", "clam", "torchmil", "trident", "slideflow", "uni2h", "stamp", "lazyslide")
 SHARED = {  # files that hold no format
     "arrays", "find", "guard", "hdf5", "hdf5_child", "opened", "registry", "siblings", "source", "zarr_arrays",
 }  # fmt: skip
@@ -26,13 +26,15 @@ class Format(NamedTuple):
     suffixes: tuple[str, ...]  # endings of its files
     datasets: tuple[str, ...] = ()  # names that its HDF5 files give to features
     folders: bool = False  # a slide is a folder of that ending, not a file
+    keyed: bool = False  # takes `features_key` and `coords_key`
 
 
 FORMATS: dict[str, Format] = {}
 
 
 def register_format(name: str, format: Format | ModuleType, *, before: str | None = None) -> None:
-    """Add a format: a `Format`, or a module with `matches`, `scan`, `SUFFIXES` and, if need be, `DATASETS`, `FOLDERS`.
+    """Add a format: a `Format`, or a module with `matches`, `scan`, `SUFFIXES` and, if need be, `DATASETS`,
+    `FOLDERS`, `KEYED`.
 
     The first format that recognises a file reads it, so the particular stands before the general: a new format is asked
     before the one called `before`, or before all others. Processes that are started later have to register it too.
@@ -43,7 +45,8 @@ def register_format(name: str, format: Format | ModuleType, *, before: str | Non
         raise ConfigError(f"before={before!r}: expected one of {', '.join(FORMATS)}.")
     if isinstance(format, ModuleType):
         datasets, folders = getattr(format, "DATASETS", ()), getattr(format, "FOLDERS", False)
-        format = Format(format.matches, format.scan, tuple(format.SUFFIXES), tuple(datasets), folders)
+        keyed = getattr(format, "KEYED", False)
+        format = Format(format.matches, format.scan, tuple(format.SUFFIXES), tuple(datasets), folders, keyed)
     others = {key: known for key, known in FORMATS.items() if key != name}
     FORMATS.clear()
     for key, known in others.items():

@@ -31,12 +31,15 @@ T = TypeVar("T")
 
 @dataclass(frozen=True)
 class Options:
-    """What the caller states. `patch_size` is in the unit of the bag that comes out (level-0 pixels as a rule)."""
+    """What the caller states. `patch_size` is in the unit of the bag that comes out (level-0 pixels as a rule).
+    features_key, coords_key: what arrays are called, in formats that leave it open."""
 
     mpp: float | None = None
     patch_size: float | None = None
     unit: Unit | None = None
     coords: Path | None = None
+    features_key: str | None = None
+    coords_key: str | None = None
 
     def __post_init__(self) -> None:
         for name, value in (("mpp", self.mpp), ("patch_size", self.patch_size)):
@@ -271,7 +274,8 @@ def _judge_unit(source: Source, stored: Stored) -> Unit:
         else:
             return "px"
     raise FeatureError(
-        f"{source.path.name}: {found}. State unit='px' if they are level-0 pixels, unit='um' if they are microns."
+        f"{source.path.name}: {found}. State their unit (--unit, unit= in Python): px if they are level-0 pixels, "
+        "um if they are microns."
     )
 
 

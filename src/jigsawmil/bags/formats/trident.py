@@ -24,8 +24,11 @@ from .source import IMAGE, Options, Source, Stored, tile_spec
 
 SUFFIXES = (*hdf5.SUFFIXES, ".pt")
 DATASETS = ("features",)
+WHOLE_SLIDES = "slide_features_"  # begins the name of a folder of slide embeddings
 Array = tuple[np.ndarray, Mapping[str, Any]]  # a dataset and its attributes
 TILES_IN = "tiles_in"  # attribute of ours, `IMAGE` if tiles were cut in pixels of the image
+UNKNOWN = "unknown"  # value of it, if nobody knows how they were cut
+MAGNIFICATIONS = ("level0_magnification", "target_magnification")
 ATTRIBUTES = {"patch_size", "patch_size_level0", "level0_magnification", "target_magnification", "overlap", "name"}
 
 
@@ -62,6 +65,8 @@ def scan(file: Opened, options: Options) -> Source:
 
 def tiles_of(attrs: Mapping[str, Any]) -> TileSpec | None:
     """As TRIDENT was asked to cut, taking 20x as 0.5 microns; microns and share are ours."""
+    if attrs.get(TILES_IN) == UNKNOWN:
+        return None
     power = attrs.get("target_magnification")
     mpp = attrs.get("target_mpp", OBJECTIVE / power if isinstance(power, int | float) and power else None)
     tissue = attrs.get("tissue_share", DEFAULT_TILES.share), attrs.get("tissue_drawn", False)
@@ -108,7 +113,9 @@ def _patches_file(path: Path) -> Path | None:
 def write_bag(bag: Bag, path: str | Path) -> None:
     """Write a bag in TRIDENT's layout, whole or not at all; `read_bag` gives it back exactly.
 
-    Beside TRIDENT's attributes `coords` carries `mpp`. What a bag does not know is 'None', as TRIDENT writes it.
+    Beside TRIDENT's attributes `coords` carries `mpp`. The patch size is that in level-0 pixels, so the two
+    magnifications are the same; of a bag without mpp they are left out, and TRIDENT takes the patches as CLAM's of
+    level 0. What else a bag does not know is 'None', as TRIDENT writes it.
 
     Example: `write_bag(bag, "features/slide_1.h5")`
     """
@@ -125,13 +132,15 @@ def write_bag(bag: Bag, path: str | Path) -> None:
     geometry = {
         "patch_size": edge,
         "patch_size_level0": edge,
-        "level0_magnification": None,
-        "target_magnification": None,
+        **({} if bag.mpp is None else dict.fromkeys(MAGNIFICATIONS, _plain(OBJECTIVE / bag.mpp))),
+        "patch_level": 0,
+        "custom_downsample": 1,
         "overlap": None,
         "name": bag.slide_id,
         "level0_width": None,
         "level0_height": None,
         "mpp": bag.mpp,
+        TILES_IN: UNKNOWN,
     }
     about = {"name": bag.slide_id, "encoder": bag.encoder}
     try:
@@ -162,6 +171,7 @@ def write_patches(path: Path, coords: np.ndarray, geometry: Mapping[str, Any]) -
 def amend(path: Path, geometry: Mapping[str, Any], arrays: Mapping[str, Array]) -> None:
     """Add to a file that `write_bag` wrote: geometry that a bag does not know, and further datasets."""
     with h5py.File(path, "a") as file:
+        file["coords"].attrs.pop(TILES_IN, None)
         file["coords"].attrs.update(geometry)
         for key, (values, attrs) in arrays.items():
             file.create_dataset(key, data=values)
