@@ -75,10 +75,11 @@ TASK = Focal()
 """
 NEW_FILES = """
 from jigsawmil.bags.formats import FORMATS, feature_suffixes
+from jigsawmil.bags.formats.registry import ORDER
 from jigsawmil.tasks import TASKS, choose_task
 
 assert next(iter(FORMATS)) == "mine" and ".mine" in feature_suffixes(), list(FORMATS)
-assert list(FORMATS)[1:] == ["lazyslide", "stamp", "uni2h", "slideflow", "trident", "torchmil", "clam"], list(FORMATS)
+assert list(FORMATS)[1:] == list(reversed(ORDER)), list(FORMATS)
 assert choose_task(["a", "b"], task="focal") is TASKS["focal"]
 assert {"binary", "multiclass", "ordinal", "focal"} == {*TASKS}
 """
