@@ -81,7 +81,7 @@ from jigsawmil.tasks import TASKS, choose_task
 assert next(iter(FORMATS)) == "mine" and ".mine" in feature_suffixes(), list(FORMATS)
 assert list(FORMATS)[1:] == list(reversed(ORDER)), list(FORMATS)
 assert choose_task(["a", "b"], task="focal") is TASKS["focal"]
-assert {"binary", "multiclass", "ordinal", "focal"} == {*TASKS}
+assert {"binary", "multiclass", "ordinal", "focal"} <= {*TASKS}
 """
 
 

@@ -14,7 +14,7 @@ import pytest
 from jigsawmil.errors import StudyError
 from jigsawmil.report import examples, sections
 from jigsawmil.report.control import control_lines
-from jigsawmil.report.examples import surest
+from jigsawmil.report.examples import SHOWN
 from jigsawmil.report.page import write_report
 from jigsawmil.study.control import shuffle_control
 from jigsawmil.study.predictions import pool
@@ -225,16 +225,16 @@ def test_beyond_two_classes(graded: pd.DataFrame, make_run: Make, tmp_path: Path
 def test_the_surest_slides_are_shown_with_their_own_map(own: Path, report) -> None:
     table = pd.read_csv(own / "predictions.csv", dtype={"slide_id": str})
     one = pool(table, CLASSES)["graph-abmil+jigsaw"]
-    for right in (True, False):
-        found = surest(one, right)
-        assert all((e.truth == e.called) == right for e in found)
-        others = one.probability.max(1)[(one.decision == one.truth) == right]
-        assert [e.probability for e in found] == sorted(others, reverse=True)[: len(found)]
+    right, wrong = (rows for _, rows, _ in one.task.sort_cases(one.truth, one.probability))
+    sure = one.probability.max(1)
+    for rows, rightly in ((right, True), (wrong, False)):
+        assert set(rows) == set(np.flatnonzero((one.decision == one.truth) == rightly))
+        assert list(sure[rows]) == sorted(sure[rows], reverse=True)
     page = report(own)
-    for example in [*surest(one, True), *surest(one, False)]:
-        words = f"{example.case} is {CLASSES[example.truth]} called {CLASSES[example.called]}, p ="
-        assert f"{words} {example.probability:.2f}" in page.text
-        assert any(f"slide {example.case}," in (a["alt"] or "") for a in page.named("img"))
+    for row in [*right[:SHOWN], *wrong[:SHOWN]]:
+        words = f"{one.cases[row]} is {CLASSES[one.truth[row]]} called {CLASSES[one.decision[row]]}, p ="
+        assert f"{words} {sure[row]:.2f}" in page.text
+        assert any(f"slide {one.cases[row]}," in (a["alt"] or "") for a in page.named("img"))
     for file in own.rglob("attention.safetensors"):
         file.unlink()
     page = report(own)

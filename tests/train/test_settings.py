@@ -31,8 +31,8 @@ def test_the_defaults_are_those_of_the_configs() -> None:
 SKIPPED = {"in_dim", "task", "classes"}  # the cohort's
 ORDER = """method level members graph k radius sigma normalise ties conv hidden layers heads attention_dim
 attention_bias gated dropout input_dropout edge_dropout jigsaw grid bins share jigsaw_head imposters imposter_loss kinds
-options lambda_ lambda_a lambda_b lambda_every lambda_unit epochs patience validation margin lr weight_decay batch_size
-patch_dropout clip class_weights device precision"""
+loss options lambda_ lambda_a lambda_b lambda_every lambda_unit epochs patience validation margin lr weight_decay
+batch_size patch_dropout clip class_weights device precision"""
 
 
 def test_every_field_of_the_configs_can_be_set_and_no_other() -> None:
@@ -159,7 +159,7 @@ def test_whole_numbers_are_numbers() -> None:
     assert Settings(lr=1, sigma=2, lambda_=1).train.lambda_.rule().rule(5.0, 5.0) == 1.0
 
 
-NO_PRESETS_BUSINESS = {"method", "options", "level", "device"}  # what is trained, and where
+NO_PRESETS_BUSINESS = {"method", "loss", "options", "level", "device"}  # what is trained, and where
 NO_PRESETS_BUSINESS |= {"radius", "validation", "margin"}  # no effect
 
 

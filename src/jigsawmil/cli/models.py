@@ -146,8 +146,7 @@ def predict(
         pass
     if rows:
         for row in rows[:MOST] if predictor.extraction else []:
-            told = ", ".join(f"{task.column_words(c, card.classes)} {row[c]:.3f}" for c in task.columns(card.classes))
-            screen.print(f"{escape(row['slide_id'])}: {escape(row['prediction'])} ({told})", highlight=False)
+            screen.print(f"{escape(row['slide_id'])}: {escape(task.row_words(row, card.classes))}", highlight=False)
         of = f"; probability of {name!r}" if (name := task.positive(card.classes)) else ""
         maps = f", maps in {heatmap}" if heatmap is not None else ""
         screen.print(f"{len(rows)} prediction{'s' * (len(rows) != 1)} in {out}{of}{maps}.", soft_wrap=True)

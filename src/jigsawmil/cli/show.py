@@ -5,7 +5,6 @@ from contextlib import ExitStack
 from functools import partial
 from pathlib import Path
 
-import pandas as pd
 import typer
 from rich.console import Console
 from rich.markup import escape
@@ -19,12 +18,13 @@ from ..report.choices import choice_lines, choice_table, choices_of
 from ..report.control import blind_variants, control_lines, control_table
 from ..report.finish import finish_run, paper_form
 from ..report.paper_tables import PHANTOM, paper_tables
-from ..report.tables import cohorts, comparison_table, summary_table
+from ..report.tables import by_measure, cohorts, comparison_table, summary_table
 from ..slides.find import find_slides
 from ..study.gather import by_reason
 from ..study.run import Run
 from ..study.runner import cross_validate
 from ..study.study import Study
+from ..tasks import get_task
 from .options import WhereOptions
 from .progress import StudyProgress
 from .screen import console
@@ -64,8 +64,9 @@ def show_study(study: Study, target: str | Path, where: WhereOptions, quiet: boo
             on_plan=progress.plan,
             executor=partial(run_on_ray, cpus=where.cpus, on_cluster=progress.cluster) if ray else None,
         )
-    for table in (summary_table(run.summary), comparison_table(run.comparisons)):
-        screen.print(rendered(table, screen.width), "")
+    for shown, frame in ((summary_table, run.summary), (comparison_table, run.comparisons)):
+        for rows in by_measure(frame):
+            screen.print(rendered(shown(rows), screen.width), "")
     for cohort in run.cohorts:
         for variant, rows in choices_of(run, cohort):
             for line in choice_lines(run, cohort, variant, rows):
@@ -114,8 +115,8 @@ def show_control(study: Study, run: Run, screen: Console) -> None:
 
 
 def show_cohort(cohort: Cohort, screen: Console) -> None:
-    counts = pd.Series([cohort.classes[label] for label in cohort.labels]).value_counts()
-    parts = ", ".join(f"{counts[name]} {name}" for name in cohort.classes)
+    labels = [cohort.label_of(slide) for slide in cohort.slides]
+    parts = get_task(cohort.task).cohort_words(labels, cohort.classes)
     screen.print(f"{len(cohort)} slides of {len(set(cohort.patients))} patients: {parts}.", soft_wrap=True)
     for note in cohort.notes:
         screen.print(f"Note: {escape(note)}", soft_wrap=True)

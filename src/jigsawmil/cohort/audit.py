@@ -38,6 +38,11 @@ PROBLEMS: dict[str, tuple[Severity, About]] = {
     "one-class": ("error", "labels"),
     "not-classes": ("error", "labels"),
     "single-member": ("note", "labels"),
+    "no-number": ("error", "labels"),
+    "no-time": ("error", "labels"),
+    "no-event": ("error", "labels"),
+    "constant": ("error", "labels"),
+    "several-outcomes": ("error", "labels"),
     "mixed-patients": ("note", "labels"),
     "no-features": ("error", "features"),  # these three are notes under skip_missing
     "unreadable": ("error", "features"),
@@ -137,6 +142,7 @@ class Audit:
     problems: tuple[Problem, ...]
     entries: tuple[Entry, ...]
     left_out: tuple[LeftOut, ...]
+    task: Task
 
     @property
     def errors(self) -> tuple[Problem, ...]:
@@ -148,16 +154,17 @@ class Audit:
 
     @property
     def classes(self) -> dict[str, int]:
-        """Number of usable slides for each label."""
+        """Number of usable slides for each label; nothing of a task that predicts no class."""
+        if not self.task.of_classes:
+            return {}
         counts = Counter(entry.label for entry in self.entries)
         return {name: counts[name] for name in sort_classes(counts)}
 
     def summary(self) -> str:
         """Plain text; lists of names are cut at ten (`problems` has them whole)."""
         patients = {entry.patient_id for entry in self.entries}
-        classes = ", ".join(f"{name!r} {count}" for name, count in self.classes.items())
         lines = [f"{self.source}: {_count(self.entries, 'slide')} of {_count(patients, 'patient')} can be used."]
-        lines += [f"Slides for each class: {classes}."] if classes else []
+        lines += [self.task.label_counts([entry.label for entry in self.entries])] if self.entries else []
         for title, problems in (("error", self.errors), ("note", self.notes)):
             lines += [f"{_count(problems, title)}:"] if problems else []
             lines += [f"  - {problem}" for problem in problems]
@@ -233,7 +240,8 @@ def audit(
     _table_problems(tell, labels, slides)
     # Where no slide can be used, the table alone may still be seen to hold one class.
     pairs = [e[1:3] for e in entries] or [row[:2] for row in labelled.values()]
-    _label_problems(tell, pairs, labels.level, choose_task((label for _, label in pairs), task, ordinal))
+    kind = choose_task((label for _, label in pairs), task, ordinal)
+    _label_problems(tell, pairs, labels.level, kind)
     _similar_names(tell, entries)
     tell("no-features", "labelled slide", "without a feature file", absent, hint + way_out)
     tell("unreadable", "labelled slide", "with an unreadable file", broken, way_out, broken.values())
@@ -257,7 +265,7 @@ def audit(
         for reason in [reasons[problem.kind]]
         for name, why in zip(problem.names, problem.details or [""] * len(problem.names), strict=True)
     )
-    return Audit(labels.source, tuple(tell.problems), entries, tuple(left_out))
+    return Audit(labels.source, tuple(tell.problems), entries, tuple(left_out), kind)
 
 
 class _Row(NamedTuple):

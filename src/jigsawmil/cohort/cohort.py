@@ -3,7 +3,7 @@
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import TypedDict, TypeVar, Unpack
+from typing import Any, TypedDict, TypeVar, Unpack
 
 import numpy as np
 import pandas as pd
@@ -16,13 +16,15 @@ from ..bags.provenance import Encoding
 from ..bags.survey import Survey, survey_all
 from ..bags.tile_spec import TileSpec
 from ..errors import FeatureError, LabelError
-from ..tasks import choose_task, get_task
+from ..tasks import choose_task, column_task, get_task
+from ..tasks.task import Values
 from .audit import Audit, Entry, LeftOut, audit
 from .labels import LabelTable, patients_of, plain_labels, read_labels, slide_name, tcga_site
 from .tables import is_unknown
 
 OnProgress = Callable[[int, int], None]
 T = TypeVar("T")
+Target = int | float | tuple[float, ...]
 
 
 class Columns(TypedDict, total=False):
@@ -34,16 +36,20 @@ class Columns(TypedDict, total=False):
     site_column: str | None
     slide_table: str | Path | None
     sheet: str | None
+    time_column: str | None
+    event_column: str | None
+    label_columns: str | None
 
 
 @dataclass(frozen=True)
 class LabelledSlide:
-    """label: index into the classes of the cohort. path: None for a bag in memory. site: where the slide was made.
-    placed: whether its features have coordinates. survey: what its files held when the cohort was read."""
+    """label: target value of the task; of classes, the index of one of the cohort. path: None for a bag in memory.
+    site: where the slide was made. placed: whether its features have coordinates. survey: what its files held when the
+    cohort was read."""
 
     slide_id: str
     patient_id: str
-    label: int
+    label: Target
     path: Path | None
     patches: int
     site: str | None = None
@@ -53,7 +59,8 @@ class LabelledSlide:
 
 @dataclass(frozen=True, eq=False)
 class Cohort:
-    """Slides that have a label and features. classes: their names by index; of two, the last is the positive one.
+    """Slides that have a label and features. classes: their names by index; of two, the last is the positive one. Of a
+    task that predicts no class, the names of what it predicts.
 
     left_out: what the table or the folder had beside these slides, with the reason. notes: what the audit remarked.
 
@@ -136,7 +143,10 @@ class Cohort:
                 raise LabelError(f"{len(bags)} bags and {len(given)} {what}; expected one for each bag, in order.")
         if len(kept) < len(bags):
             raise LabelError(f"{len(bags)} bags have {len(kept)} different slide ids. Give each bag its own.")
-        values, notes = plain_labels(["" if v is None or is_unknown(str(v)) else str(v).strip() for v in labels])
+        kind, notes = column_task(task, ()), list[str]()
+        values = ["" if v is None or is_unknown(str(v)) else kind.text_of(v) for v in labels]
+        if kind.of_classes:
+            values, notes = plain_labels(values)
         whose, note = patients_of(list(kept)) if patients is None else ([str(patient) for patient in patients], "")
         rows = pd.DataFrame({"slide_id": list(kept), "patient_id": whose, "label": values, "line": range(len(bags))})
         rows["site"] = [tcga_site(slide_id) for slide_id in kept]
@@ -158,9 +168,10 @@ class Cohort:
         return np.array([slide.slide_id for slide in self.slides], dtype=str)
 
     @property
-    def labels(self) -> NDArray[np.int64]:
-        """(slide,) index of the class."""
-        return np.array([slide.label for slide in self.slides], dtype=np.int64)
+    def labels(self) -> Values:
+        """(slide,) index of the class, or (slide,) or (slide, several) numbers of another target."""
+        values = np.array([slide.label for slide in self.slides])
+        return values if len(values) else values.astype(np.int64)
 
     @property
     def strata(self) -> NDArray[np.int64]:
@@ -210,7 +221,7 @@ class Cohort:
         know. Classes that the cohort lacks stay in their place."""
         names = [self.label_of(slide) for slide in self.slides]
         values = get_task(task).values_of(names, classes).tolist()
-        slides = tuple(replace(slide, label=value) for slide, value in zip(self.slides, values, strict=True))
+        slides = tuple(replace(slide, label=_target(value)) for slide, value in zip(self.slides, values, strict=True))
         return replace(self, slides=slides, classes=tuple(classes), task=task)
 
     def subset(self, indices: Sequence[int] | NDArray[np.int64] | NDArray[np.bool_]) -> "Cohort":
@@ -244,7 +255,7 @@ def check(
     choose_task((), task, ordinal)  # refuse an unknown task before files are read
     if isinstance(labels, LabelTable) and columns:
         raise LabelError(f"{', '.join(columns)}: the table is read already. Give the columns to read_labels.")
-    table = labels if isinstance(labels, LabelTable) else read_labels(labels, **columns)
+    table = labels if isinstance(labels, LabelTable) else read_labels(labels, task=task, **columns)
     found: dict[str, Path] = {}
     for stem, path in find_bags(features).items():
         slide_id = slide_name(stem)  # `a.svs.h5` is the slide a, as in the table
@@ -276,7 +287,7 @@ def _build(
     chosen = choose_task(labels, task, ordinal)
     classes, values = chosen.targets(labels, positive)
     slides = tuple(
-        LabelledSlide(e.slide_id, e.patient_id, value, e.path, e.info.n, e.site, e.info.placed, e.survey)
+        LabelledSlide(e.slide_id, e.patient_id, _target(value), e.path, e.info.n, e.site, e.info.placed, e.survey)
         for e, value in zip(entries, values.tolist(), strict=True)
     )
     encoder = next((entry.info.encoder for entry in entries if entry.info.encoder), None)
@@ -287,6 +298,10 @@ def _build(
         slides, classes, chosen.name, infos[0].dim, encoder, _patch_um(infos), tiles, encoding, report.left_out, notes,
         read,
     )  # fmt: skip
+
+
+def _target(value: Any) -> Target:
+    return tuple(value) if isinstance(value, list) else value
 
 
 def _common(values: Iterable[T]) -> T | None:

@@ -16,6 +16,7 @@ import pandas as pd
 from ..bags.names import slide_name
 from ..bags.spelling import plain_id, tcga_patient
 from ..errors import LabelError
+from ..tasks import Task, column_task
 from .tables import PATIENT_NAMES, SLIDE_NAMES, Table, option_for, read_table
 
 TCGA_SAMPLE = re.compile(r"TCGA-[0-9A-Z]{2}-[0-9A-Z]{4}-\d{2}(?!\d)")  # 15 characters
@@ -86,13 +87,24 @@ def read_labels(
     site_column: str | None = None,
     slide_table: str | Path | None = None,
     sheet: str | None = None,
+    time_column: str | None = None,
+    event_column: str | None = None,
+    label_columns: str | None = None,
+    task: str | Task | None = None,
 ) -> LabelTable:
     """Read a CSV, TSV or XLSX of labels. Columns are recognised by the names that tools give them, or named by option.
+
+    task: one that reads its label from other columns than one of classes, such as a time and an event.
 
     With `slide_table` (STAMP: PATIENT, FILENAME), `path` gives a label to a patient, and the slides come from there.
 
     Example: `read_labels("clini.xlsx", slide_table="slides.csv", label_column="isMSIH")`
     """
+    named = {
+        "label_column": label_column, "time_column": time_column, "event_column": event_column,
+        "label_columns": label_columns,
+    }  # fmt: skip
+    kind = column_task(task, [name for name, column in named.items() if column is not None])
     table = read_table(Path(path), sheet)
     slides = read_table(Path(slide_table), None) if slide_table is not None else None
     columns: dict[str, str] = {}
@@ -108,13 +120,17 @@ def read_labels(
             f"{table.found()}. Name it: {option_for('patient' if slides else 'slide')}."
         )
     taken = {patient} if slides is not None else {slide, patient}
-    columns["label"] = table.pick_label(label_column, taken)
+    own = kind.pick_columns(table, named, taken)
+    columns["label"] = ", ".join(own)
     columns |= {role: name for role, name in (("slide", slide), ("patient", patient)) if name is not None}
     if site_column is not None:
         columns["site"] = table.existing("site", site_column)
 
-    labels, label_notes = plain_labels(table.known(columns["label"]))
-    written = [cell if not label else "" for cell, label in zip(table.cells(columns["label"]), labels, strict=True)]
+    labels, label_notes = [kind.join_cells(own, row) for row in zip(*map(table.known, own), strict=True)], list[str]()
+    if kind.of_classes:
+        labels, label_notes = plain_labels(labels)
+    cells = [", ".join(filter(None, row)) for row in zip(*map(table.cells, own), strict=True)]
+    written = [cell if not label else "" for cell, label in zip(cells, labels, strict=True)]
     blank = [""] * len(labels)
     rows = pd.DataFrame(
         {

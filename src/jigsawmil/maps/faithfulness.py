@@ -103,7 +103,7 @@ def curves_of(
     chance = [rng.permutation(total) for _ in range(ORDERS)]
     kept = [order[:count] for order in [*orders, *chance] for count in counts]  # given alone
     kept += [order[total - count :] for order in orders for count in counts]  # left when the others are removed
-    index = int(maps[0].probabilities.argmax())
+    index = maps[0].classes.index(maps[0].prediction)
     p = _probabilities(model, card, bags, kept, device)[:, index].reshape(-1, len(SHARES))
     whole, n = maps[0].probabilities[index], len(orders)
     given, alone, left = p[:n], p[n : n + ORDERS].mean(axis=0), p[n + ORDERS :]

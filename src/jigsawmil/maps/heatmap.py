@@ -205,9 +205,9 @@ def _colour_bar(figure: Figure, ax: Axes, scale: Scale) -> None:
 
 
 def _title(maps: PatchMaps, model: str) -> str:
-    p = maps.probabilities[maps.classes.index(maps.shown_class)]
+    found = get_task(maps.task).at(maps.threshold).title(maps.probabilities, maps.classes)
     whose = "" if maps.name == maps.bag.slide_id else f" of patient {maps.name}"
-    first = f"{maps.bag.slide_id}{whose}: {maps.prediction}, probability of {maps.shown_class} {p:.2f}"
+    first = f"{maps.bag.slide_id}{whose}: {found}"
     second = f"{len(maps):,} patches; {model}".rstrip("; ")
     missing = [fill(NO_EVIDENCE, 60)] if maps.evidence is None else []
     return "\n".join([fill(first, 90), fill(second, 110), *missing])

@@ -69,7 +69,7 @@ class PatchMaps:
     evidence: Floats | None  # (patch, logit), signed
     bias: Floats  # (logit,)
     logits: Floats  # (logit,) of the whole bag
-    probabilities: Floats  # (class,) of the whole bag
+    probabilities: Floats  # (class,) of the whole bag, or what else is predicted of it
     jigsaw: Floats | None  # (patch, 2) in the unit of bag.coords
     edges: EdgeAttention | None  # of GAT models, where asked for
     attribution: Floats | None = None  # (patch, logit), signed
@@ -86,8 +86,13 @@ class PatchMaps:
 
     @property
     def prediction(self) -> str:
-        """The class that is called."""
-        return self.classes[int(get_task(self.task).at(self.threshold).decision(self.probabilities))]
+        """The class that is called, or what else is predicted."""
+        return self.classes[get_task(self.task).at(self.threshold).called(self.probabilities)]
+
+    @property
+    def said(self) -> str:
+        """The prediction in a few words."""
+        return get_task(self.task).at(self.threshold).said(self.probabilities, self.classes)
 
     @property
     def shown_class(self) -> str:
@@ -252,7 +257,7 @@ def _mean_maps(members: Sequence[PatchMaps], seen: Seen) -> PatchMaps:
         attention=np.mean([maps.attention for maps in members], axis=0),
         evidence=_mean(evidence),
         bias=np.mean([maps.bias if whole else maps.logits for maps in members], axis=0),
-        logits=seen.logits,
+        logits=np.mean([maps.logits for maps in members], axis=0),
         probabilities=seen.probabilities,
         jigsaw=np.mean(jigsaw, axis=0) if jigsaw else None,
         edges=_mean_edges([maps.edges for maps in members]),

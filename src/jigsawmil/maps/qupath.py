@@ -69,14 +69,15 @@ def classifications(maps: PatchMaps) -> list[dict[str, Any]]:
 
 def measurements(maps: PatchMaps) -> dict[str, Floats]:
     """(patch,) each; the probability is the slide's and the same throughout, so that a table of tiles carries it."""
+    task = get_task(maps.task)
     signed = {
         f"{kind} for {name}": values
         for kind, by_class in signed_maps(maps).items()
         for name, values in by_class.items()
     }
     p = {
-        f"probability of {maps.classes[index]}": np.full(len(maps), maps.probabilities[index])
-        for index in get_task(maps.task).reported(len(maps.classes))
+        task.output_words(index, maps.classes): np.full(len(maps), maps.probabilities[index])
+        for index in task.reported(len(maps.classes))
     }
     ranks = {"attention": maps.attention, "attention percentile": percentiles(maps.attention)}
     return {"patch": np.arange(len(maps), dtype=np.float64), **ranks, **signed, **p}

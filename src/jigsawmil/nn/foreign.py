@@ -31,8 +31,9 @@ class ForeignModel(Model):
             raise ConfigError(f"method {config.method!r} is not known in this process. register_method adds it.")
         factory.check(options)
         self.config, self.jigsaw = config, None
-        head = get_task(config.task).head(1, config.classes)
+        head = get_task(config.task).head_for(1, config.classes, config.loss)
         object.__setattr__(self, "head", head)  # for what it computes: its weights are not the model's
+        self.memory = head.memory  # but what it knows of the targets is
         with torch.no_grad():
             self.logits = head(torch.zeros(1, 1)).shape[1]
         module = factory.make(in_dim=config.in_dim, logits=self.logits, **options)
@@ -48,13 +49,14 @@ class ForeignModel(Model):
         found = self.module(batch)
         if isinstance(found, Output):
             self._check("logits", found.logits, (len(batch), self.logits))
-            return found._replace(attention=self._weights(found.attention, batch))
+            logits = self.head.in_units(found.logits)
+            return found._replace(logits=logits, attention=self._weights(found.attention, batch))
         logits, attention = found if isinstance(found, tuple) and len(found) == 2 else (found, None)
         if isinstance(logits, Tensor) and logits.shape == (len(batch),) and self.logits == 1:
             logits = logits[:, None]
         self._check("logits", logits, (len(batch), self.logits))
         hidden, embedding = (logits.new_zeros(rows, 0) for rows in (len(batch.features), len(batch)))
-        return Output(logits, self._weights(attention, batch), hidden, None, embedding)
+        return Output(self.head.in_units(logits), self._weights(attention, batch), hidden, None, embedding)
 
     def losses(self, batch: Batch, labels: Tensor, generator: torch.Generator) -> tuple[Tensor, Tensor]:
         if not hasattr(self.module, "loss"):
@@ -66,7 +68,7 @@ class ForeignModel(Model):
     def contributions(self, batch: Batch, output: Output) -> tuple[Tensor | None, Tensor]:
         if not hasattr(self.module, "contributions"):
             return super().contributions(batch, output)
-        share = self.module.contributions(batch).double()
+        share = self.module.contributions(batch).double() * self.head.unit
         self._check("contributions", share, (len(batch.features), self.logits))
         sums = torch.stack([part.sum(dim=0) for part in pieces(share, batch.bags)])
         return share, output.logits - sums

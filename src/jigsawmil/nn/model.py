@@ -41,6 +41,7 @@ class ModelConfig(ModelOptions, _Purpose):
             raise ConfigError(f"{self.method} is several models. Train it, or build one of its kinds: {members}.")
         require("in_dim", self.in_dim, isinstance(self.in_dim, int) and self.in_dim > 0, "a whole number of at least 1")
         get_task(self.task).check_classes(self.classes)
+        get_task(self.task).check_loss(self.loss)
 
 
 class Output(NamedTuple):
@@ -96,7 +97,7 @@ class PartsModel(Model):
         self.encoder: MLP | GraphEncoder = encoder(config.in_dim, config)
         self.pooling = POOLINGS[method.pooling_with(config)].of(config)
         kinds = config.kinds if method.graph else 0
-        self.head = get_task(config.task).head(config.hidden + kinds**2, config.classes)
+        self.head = get_task(config.task).head_for(config.hidden + kinds**2, config.classes, config.loss)
         self.jigsaw = JIGSAWS[config.jigsaw].of(config) if method.jigsaw else None
         self.enrichment = Enrichment(config.in_dim, kinds) if kinds else None
 
@@ -116,7 +117,7 @@ class PartsModel(Model):
 
     def contributions(self, batch: Batch, output: Output) -> tuple[Tensor | None, Tensor]:
         rest = output.embedding.float().clone()
-        weight = self.head.linear.weight[:, : self.config.hidden]
+        weight = self.head.weight[:, : self.config.hidden]
         share = self.pooling.contributions(output.hidden, output.attention, weight)
         if share is not None:
             rest[:, : self.config.hidden] = 0  # what no patch has a share in: with `kinds`, who lies beside whom

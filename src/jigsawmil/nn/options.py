@@ -240,6 +240,11 @@ class ModelOptions:
         "methods; 0: none, as in the paper.",
         part=GRAPH,
     )
+    loss: str = setting(
+        "",
+        "The loss, of a task that has several: nll or cox (survival), huber or squared (regression); empty: the first.",
+        option=True,
+    )
     options: str = setting(
         "",
         "Options of a method from elsewhere (`package.module:factory`, `torchmil:ABMIL`): a table such as {heads = 4}, "

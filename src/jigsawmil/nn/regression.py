@@ -22,7 +22,7 @@ class PooledRegression(Model):
         self.largest = METHODS[config.method].pooling == "max"
         self.register_buffer("centre", torch.zeros(config.in_dim))
         self.register_buffer("scale", torch.ones(config.in_dim))
-        self.head = get_task(config.task).head(config.in_dim, config.classes)
+        self.head = get_task(config.task).head_for(config.in_dim, config.classes, config.loss)
 
     def forward(self, batch: Batch) -> Output:
         z = (self.pool(batch) - self.centre) / self.scale
@@ -42,7 +42,7 @@ class PooledRegression(Model):
         return torch.bincount(features.argmax(dim=0), minlength=patches) / columns
 
     def contributions(self, batch: Batch, output: Output) -> tuple[Tensor | None, Tensor]:
-        weight = self.head.linear.weight  # (row, column)
+        weight = self.head.weight  # (row, column)
         share = torch.cat([self._shares(part, weight) for part in pieces(batch.features.float(), batch.bags)])
         rest = self.head(torch.zeros_like(output.embedding.float()))  # of a bag at the centre
         return share.expand(-1, output.logits.shape[1]), rest

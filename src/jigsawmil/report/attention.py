@@ -144,8 +144,7 @@ def _panel(run: Run, cohort: str, variant: str, slide: Shown) -> tuple[Floats | 
     rows = table[(table["cohort"] == cohort) & (table["variant"] == variant) & (table["seed"] == jobs[0].seed)]
     task, classes = run.deciding(cohort), run.classes[cohort]
     p = task.matrix(rows[rows["slide_id"] == slide.case].dropna(axis="columns", how="all"), classes)
-    called = int(task.decision(p)[0])
-    words = f"predicted {classes[called]}, p = {p[0, called]:.2f}"
+    words = f"predicted {task.said(p[0], classes)}"
     if kept is None:
         return None, Panel(variant, f"{words}; no attention kept", None)
     return kept[1], Panel(variant, words, kept[2])

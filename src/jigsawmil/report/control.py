@@ -6,7 +6,8 @@ import numpy as np
 import pandas as pd
 
 from ..nn.options import peek_method
-from .tables import ALPHA, Column, Table, case_of, counted, number, p_column, p_text, rows_of, signed
+from ..tasks import measure_of
+from .tables import ALPHA, Column, Table, capital, case_of, counted, number, p_column, p_text, rows_of, signed
 
 
 def blind_variants(methods: Mapping[str, str]) -> set[str]:
@@ -16,17 +17,19 @@ def blind_variants(methods: Mapping[str, str]) -> set[str]:
 
 def control_table(control: pd.DataFrame) -> Table:
     """The shuffle control, one row per variant; `control_lines` says what it means."""
+    measure = measure_of(control)
     columns = [
         Column("variant", [str(m) for m in control["variant"]], name=True),
-        Column("true\nplaces", [number(a) for a in control["auc_true"]]),
-        Column("shuffled\nplaces", [number(a) for a in control["auc_shuffled"]]),
+        Column("true\nplaces", [number(a) for a in control[f"{measure.name}_true"]]),
+        Column("shuffled\nplaces", [number(a) for a in control[f"{measure.name}_shuffled"]]),
         Column("difference\n[95 % interval]", [_difference(row) for row in rows_of(control)]),
-        p_column("DeLong\np", control["delong_p_holm"]),
+        p_column(f"{measure.test_name}\np", control[f"{measure.test}_p_holm"]),
         p_column("corrected\nt-test p", control["t_p_holm"]),
     ]
     methods = counted(len(control), "method")
     note = f"p-values are Holm-adjusted for {methods} (bold: below {ALPHA}); a case is {case_of(control)}."
-    return Table("AUC with the patches of each slide in their true and in shuffled places", columns, [note])
+    title = f"{measure.words} with the patches of each slide in their true and in shuffled places"
+    return Table(title, columns, [note])
 
 
 def control_lines(control: pd.DataFrame, blind: Container[str]) -> list[str]:
@@ -34,7 +37,8 @@ def control_lines(control: pd.DataFrame, blind: Container[str]) -> list[str]:
 
     blind: variants that cannot see places, see `blind_variants`.
     """
-    rows = rows_of(control)
+    rows, measure = rows_of(control), measure_of(control)
+    lost = measure.words
     verdicts = ["blind" if row["variant"] in blind else _verdict(row) for row in rows]
     seeing = len(rows) - verdicts.count("blind")
     worse = [str(row["variant"]) for row, verdict in zip(rows, verdicts, strict=True) if verdict == "matters"]
@@ -42,17 +46,18 @@ def control_lines(control: pd.DataFrame, blind: Container[str]) -> list[str]:
     if not seeing:
         answer = "Not asked: no method here can see places."
     elif worse:
-        answer = f"Yes: of {tested}, {len(worse)} lose AUC when they are shuffled ({level}): {', '.join(worse)}."
+        answer = f"Yes: of {tested}, {len(worse)} lose {lost} when they are shuffled ({level}): {', '.join(worse)}."
     else:
         answer = (
-            f"Not shown: of {tested}, none loses AUC when they are shuffled ({level}). This does not show that place "
-            "is irrelevant: its effect may be smaller than so few patients can tell, or of a kind these methods miss."
+            f"Not shown: of {tested}, none loses {lost} when they are shuffled ({level}). This does not show that "
+            "place is irrelevant: its effect may be smaller than so few patients can tell, or of a kind these methods "
+            "miss."
         )
     lines = [f"Does place matter in this cohort? {answer}"]
     lines += [f"{row['variant']}: {_control_line(row, v)}" for row, v in zip(rows, verdicts, strict=True)]
     lines.append(
-        "DeLong's test takes the trained models as they are; part of a difference may be luck of training. The "
-        "corrected t-test allows for that, and with few folds finds only large, steady differences."
+        f"{capital(measure.test_words)} takes the trained models as they are; part of a difference may be luck of "
+        "training. The corrected t-test allows for that, and with few folds finds only large, steady differences."
     )
     return lines
 
@@ -69,7 +74,9 @@ def _control_line(row: pd.Series, verdict: str) -> str:
     }[verdict]
     if verdict == "not shown" and not np.isnan(row["low"]):
         meaning = f"no effect shown; anything from {signed(row['low'])} to {signed(row['high'])} fits the data."
-    figures = f"AUC {number(row['auc_true'])} with true places, {number(row['auc_shuffled'])} with shuffled ones"
+    measure = measure_of(row)
+    true, shuffled = (number(row[f"{measure.name}_{place}"]) for place in ("true", "shuffled"))
+    figures = f"{measure.words} {true} with true places, {shuffled} with shuffled ones"
     return f"{figures}; difference {_difference(row)}{'' if np.isnan(p) else ', ' + stated}: {meaning}"
 
 
@@ -83,9 +90,11 @@ def _verdict(row: pd.Series) -> str:
 
 
 def _deciding(row: pd.Series) -> tuple[str, float, float]:
-    """The test that decides, its difference and adjusted p: DeLong's, or the corrected t's beyond two classes."""
-    if not np.isnan(row["delong_p_holm"]):
-        return "DeLong", float(row["difference"]), float(row["delong_p_holm"])
+    """The test that decides, its difference and adjusted p: that of the measure (DeLong's), or the corrected t's beyond
+    two classes."""
+    measure = measure_of(row)
+    if not np.isnan(p := float(row[f"{measure.test}_p_holm"])):
+        return measure.test_name, float(row["difference"]), p
     return "corrected t", float(row["fold_difference"]), float(row["t_p_holm"])
 
 

@@ -2,7 +2,6 @@
 
 from collections.abc import Iterator, Sequence
 from pathlib import Path
-from typing import NamedTuple
 
 import numpy as np
 from safetensors import SafetensorError, safe_open
@@ -18,36 +17,16 @@ from .html import Html, join, picture, tag
 SHOWN = 4  # slides of each kind
 
 
-class Example(NamedTuple):
-    case: str
-    patient: str
-    truth: int
-    called: int
-    probability: float  # of the class that was called
-
-
-def surest(one: Pooled, right: bool, number: int = SHOWN) -> list[Example]:
-    """The cases called rightly (or wrongly) with the highest probability, the surest first; ids break ties."""
-    called = one.decision
-    p = one.probability[np.arange(len(called)), called]
-    rows = np.flatnonzero((called == one.truth) == right)
-    order = rows[np.argsort(-p[rows], kind="stable")][:number]
-    return [
-        Example(one.cases[i], one.patients[i], int(one.truth[i]), int(called[i]), float(p[i])) for i in order.tolist()
-    ]
-
-
 def example_cards(
     run: Run, cohort: str, variant: str, one: Pooled, classes: Sequence[str]
 ) -> Iterator[tuple[str, Html]]:
-    """Titles and rows of cards: the surest right, then the surest wrong."""
-    for right, title in ((True, "Most confidently right"), (False, "Most confidently wrong")):
-        found = surest(one, right)
-        if found:
-            yield title, tag("div", *(_card(run, cohort, variant, e, classes) for e in found), class_="cards")
-        else:
-            words = "Every case was called wrongly." if right else "No case was called wrongly."
-            yield title, tag("p", words)
+    """Titles and rows of cards, as the task sorts its cases: of classes the surest right, then the surest wrong."""
+    for title, rows, empty in one.task.sort_cases(one.truth, one.probability):
+        if len(rows):
+            cards = (_card(run, cohort, variant, one, int(row), classes) for row in rows[:SHOWN])
+            yield title, tag("div", *cards, class_="cards")
+        elif empty:
+            yield title, tag("p", empty)
 
 
 def has_attention(run: Run, cohort: str, variant: str) -> bool:
@@ -94,19 +73,20 @@ def _kept(file: Path, names: Sequence[str]) -> tuple[str, Floats, Floats] | None
     return None
 
 
-def _card(run: Run, cohort: str, variant: str, example: Example, classes: Sequence[str]) -> Html:
-    found = attention_of(run, cohort, variant, example.case)
+def _card(run: Run, cohort: str, variant: str, one: Pooled, row: int, classes: Sequence[str]) -> Html:
+    case, patient = one.cases[row], one.patients[row]
+    found = attention_of(run, cohort, variant, case)
     if found is None:
         shown, below = tag("div", "no attention kept", class_="blank"), ""
     else:
         slide, coords, attention = found
-        below = f"{len(attention):,} patches" + (f" of {slide}" if slide != example.case else "")
+        below = f"{len(attention):,} patches" + (f" of {slide}" if slide != case else "")
         if attends(attention):
             drawn = image(small_map(slide, coords, attention), "png")
             shown = picture(drawn, f"Attention over slide {slide}, {len(attention)} patches")
         else:
             shown = tag("div", "mean pooling: every patch counts the same", class_="blank")
-    patient = f"patient {example.patient}" if example.patient != example.case else ""
-    called = f"called {classes[example.called]}, p = {example.probability:.2f}"
-    lines = [f"is {classes[example.truth]}", called, *filter(None, (patient, below))]
-    return tag("div", shown, tag("b", example.case), join(lines, "<br>"), class_="card")
+    whose = f"patient {patient}" if patient != case else ""
+    said = one.task.case_lines(one.truth[row], one.probability[row], classes)
+    lines = [*said, *filter(None, (whose, below))]
+    return tag("div", shown, tag("b", case), join(lines, "<br>"), class_="card")

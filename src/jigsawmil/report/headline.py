@@ -6,9 +6,8 @@ from dataclasses import dataclass
 import numpy as np
 import pandas as pd
 
+from ..tasks import Measure, measure_of
 from .tables import ALPHA, far_below_folds, interval, p_text, plus_minus, reached, signed
-
-CHANCE = 0.5
 
 
 @dataclass(frozen=True)
@@ -27,49 +26,53 @@ def answer(summary: pd.DataFrame, comparisons: pd.DataFrame, baseline: str) -> A
     If the pooled AUC of any method is far below its folds, methods are ranked by the mean of folds, and the corrected
     t-test alone tells them apart: that is what the notes below the tables advise.
     """
+    measure = measure_of(summary)
+    words, chance = measure.words, measure.chance
     summary = summary.set_index(summary["variant"].astype(str))
     unpooled = far_below_folds(summary)
-    quoted = {str(m): float(row["auc_mean"]) if unpooled else reached(row).value for m, row in summary.iterrows()}
+    quoted = {str(m): _mean(row) if unpooled else reached(row).value for m, row in summary.iterrows()}
     areas = pd.Series(quoted, dtype=float)
     best = str(areas.idxmax()) if areas.notna().any() else str(summary.index[0])
     bounds = {str(name): interval(row) for name, row in summary.iterrows()}
-    by_chance = [m for m, (low, high) in bounds.items() if m not in unpooled and not (low > CHANCE or high < CHANCE)]
+    by_chance = [m for m, (low, high) in bounds.items() if m not in unpooled and not (low > chance or high < chance)]
     stated = f"{areas[best]:.3f} [{bounds[best][0]:.3f}, {bounds[best][1]:.3f}]"
     if unpooled:
-        stated = f"{plus_minus(areas[best], float(summary.loc[best, 'auc_std']))} (mean of folds)"
+        stated = f"{plus_minus(areas[best], float(summary.loc[best, f'{measure.name}_std']))} (mean of folds)"
     if np.isnan(areas[best]):
-        return Answer("No AUC is defined: the predictions lack a class.", (), best, False)
+        why = "the predictions lack a class" if words == "AUC" else "the predictions or the truth are constant"
+        return Answer(f"No {words} is defined: {why}.", (), best, False)
     if len(areas) == 1:
-        chance = "" if unpooled else _chance(*bounds[best])
-        return Answer(f"{best} reaches an AUC of {stated}{chance}.", ONLY_ONE, best, False)
-    told = {_pair(row): _told_by(row, by_folds=bool(unpooled)) for _, row in comparisons.iterrows()}
+        better = "" if unpooled else _chance(*bounds[best], chance)
+        article = "an" if words == "AUC" else "a"
+        return Answer(f"{best} reaches {article} {words} of {stated}{better}.", ONLY_ONE, best, False)
+    told = {_pair(row): _told_by(row, measure, by_folds=bool(unpooled)) for _, row in comparisons.iterrows()}
     if not any(told.values()):
-        headline, apart = _nobody(best, stated, all_by_chance=len(by_chance) == len(areas)), False
+        headline, apart = _nobody(best, stated, words, all_by_chance=len(by_chance) == len(areas)), False
     elif len(by_chance) == len(areas):
-        headline, apart = f"No method can be told from chance; the highest AUC is that of {best}, {stated}.", False
+        headline, apart = f"No method can be told from chance; the highest {words} is that of {best}, {stated}.", False
     elif best == baseline:
-        headline, apart = f"No method improves on the baseline, {best}, which has the highest AUC, {stated}.", False
+        headline, apart = f"No method improves on the baseline, {best}, which has the highest {words}, {stated}.", False
     else:
         row = pair_of(comparisons, best, baseline)
-        headline, apart = _against(f"{best} has the highest AUC, {stated}", row, baseline, areas, bool(unpooled))
-    further = [BEST_OF_SEVERAL]
+        headline, apart = _against(
+            f"{best} has the highest {words}, {stated}", row, baseline, areas, measure, by_folds=bool(unpooled)
+        )
+    further = [BEST_OF_SEVERAL.format(words)]
     if unpooled:
         further.append(
-            f"The pooled AUC of {_and(unpooled)} is far below its folds, which are calibrated differently. So methods "
-            "are ranked by the mean of folds and compared by the corrected t-test."
+            f"The pooled {words} of {_and(unpooled)} is far below its folds, which are calibrated differently. So "
+            "methods are ranked by the mean of folds and compared by the corrected t-test."
         )
     alike = [m for m in areas.index if m not in (best, baseline) and not told.get(frozenset((best, m)))]
     if alike and any(told.values()):
         further.insert(0, f"{best} cannot be told apart from {_and(alike)}.")
     if by_chance and len(by_chance) < len(areas):
-        further.append(f"{_and(by_chance)} cannot be told from chance ({CHANCE}).")
+        further.append(f"{_and(by_chance)} cannot be told from chance ({chance:g}).")
     return Answer(headline, tuple(further), best, apart)
 
 
 ONLY_ONE = ("It was the only method, so there is nothing to compare it with.",)
-BEST_OF_SEVERAL = (
-    "The best of several was chosen after seeing the results, so its AUC is biased upwards by this choice."
-)
+BEST_OF_SEVERAL = "The best of several was chosen after seeing the results, so its {} is biased upwards by this choice."
 
 
 def overall(answers: Mapping[str, Answer], baseline: str) -> str:
@@ -83,35 +86,42 @@ def overall(answers: Mapping[str, Answer], baseline: str) -> str:
     return f"In {where} {len(answers)} cohorts{named} the best method can be told apart from {against}."
 
 
-def _nobody(best: str, stated: str, *, all_by_chance: bool) -> str:
+def _nobody(best: str, stated: str, words: str, *, all_by_chance: bool) -> str:
     nor = "be told from chance, or apart from another" if all_by_chance else "be told apart from another"
-    return f"No method can {nor}; the highest AUC is that of {best}, {stated}."
+    return f"No method can {nor}; the highest {words} is that of {best}, {stated}."
 
 
-def _against(start: str, row: pd.Series | None, baseline: str, areas: pd.Series, by_folds: bool) -> tuple[str, bool]:
+def _mean(row: pd.Series) -> float:
+    return float(row[f"{measure_of(row).name}_mean"])
+
+
+def _against(
+    start: str, row: pd.Series | None, baseline: str, areas: pd.Series, measure: Measure, *, by_folds: bool
+) -> tuple[str, bool]:
     """The best against the baseline; whether a test tells it apart, as the better one. row: of the two, see `pair_of`;
     the tests may compare patients although the table's figures are of slides."""
-    tests = () if row is None else _told_by(row, by_folds=by_folds, better=True)
+    tests = () if row is None else _told_by(row, measure, by_folds=by_folds, better=True)
     named = f"the baseline, {baseline} ({areas[baseline]:.3f})"
     if row is not None and row.get("level") == "patient" and not by_folds:
-        named = f"the baseline, {baseline} (by patient {row['auc_a']:.3f} against {row['auc_b']:.3f})"
+        ends = f"{row[f'{measure.name}_a']:.3f} against {row[f'{measure.name}_b']:.3f}"
+        named = f"the baseline, {baseline} (by patient {ends})"
     if len(tests) == 2:
         return f"{start}, and both tests tell it apart from {named}.", True
     if tests:
-        but = ", the corrected t-test does not" if tests[0] == DELONG else ""
+        but = ", the corrected t-test does not" if tests[0] != CORRECTED else ""
         return f"{start}; {tests[0]} tells it apart from {named}{but}.", True
     return f"{start}, but it cannot be told apart from {named}.", False
 
 
-DELONG, CORRECTED = "DeLong's test", "the corrected t-test"
+CORRECTED = "the corrected t-test"
 
 
-def _told_by(row: pd.Series, *, by_folds: bool, better: bool = False) -> tuple[str, ...]:
+def _told_by(row: pd.Series, measure: Measure, *, by_folds: bool, better: bool = False) -> tuple[str, ...]:
     """The tests whose Holm-adjusted p is below 0.05. by_folds: the corrected t-test alone. better: of those, the ones
     that find the first variant the better one."""
     found = {CORRECTED: (row["t_p_holm"], row["fold_difference"])}
     if not by_folds:
-        found = {DELONG: (row["delong_p_holm"], row["difference"]), **found}
+        found = {measure.test_words: (row[f"{measure.test}_p_holm"], row["difference"]), **found}
     return tuple(name for name, (p, gap) in found.items() if float(p) < ALPHA and (float(gap) > 0 or not better))
 
 
@@ -125,7 +135,8 @@ def pair_of(comparisons: pd.DataFrame, a: str, b: str) -> pd.Series | None:
         if _pair(row) == {a, b} and a != b:
             if str(row["variant_a"]) == a:
                 return row
-            ends = {"auc_a": row["auc_b"], "auc_b": row["auc_a"], "variant_a": a, "variant_b": b}
+            own = measure_of(row).name
+            ends = {f"{own}_a": row[f"{own}_b"], f"{own}_b": row[f"{own}_a"], "variant_a": a, "variant_b": b}
             signs = {name: -float(row[name]) for name in ("difference", "fold_difference")}
             return pd.Series({**row, **ends, **signs})
     return None
@@ -136,10 +147,12 @@ def behind(comparisons: pd.DataFrame, best: str, baseline: str) -> str:
     row = pair_of(comparisons, best, baseline)
     if row is None:
         return ""
-    delong, t = float(row["delong_p_holm"]), float(row["t_p_holm"])
-    stated = [f"{name}: {_p(p)}" for name, p in (("DeLong", delong), ("corrected t", t)) if not np.isnan(p)]
+    measure = measure_of(row)
+    tests = {measure.test_name: float(row[f"{measure.test}_p_holm"]), "corrected t": float(row["t_p_holm"])}
+    stated = [f"{name}: {_p(p)}" for name, p in tests.items() if not np.isnan(p)]
     level = "by patient, " if row.get("level") == "patient" else ""
-    areas = f"AUC {row['auc_a']:.3f} against {row['auc_b']:.3f}, difference {signed(float(row['difference']))}"
+    ends = f"{row[f'{measure.name}_a']:.3f} against {row[f'{measure.name}_b']:.3f}"
+    areas = f"{measure.words} {ends}, difference {signed(float(row['difference']))}"
     folds = f"mean of folds {signed(float(row['fold_difference']))}"
     return f"{best} against {baseline}: {level}{areas} ({folds}); {'; '.join(stated) or 'no test is defined'}."
 
@@ -148,10 +161,10 @@ def _p(p: float) -> str:
     return f"p {p_text(p)}" if p < 0.001 else f"p = {p_text(p)}"
 
 
-def _chance(low: float, high: float) -> str:
-    if low > CHANCE:
+def _chance(low: float, high: float, chance: float) -> str:
+    if low > chance:
         return ", better than chance"
-    return ", worse than chance" if high < CHANCE else ", which cannot be told from chance"
+    return ", worse than chance" if high < chance else ", which cannot be told from chance"
 
 
 def _and(names: Sequence[str]) -> str:

@@ -10,6 +10,7 @@ from ..errors import StudyError
 from ..files import writing
 from ..study.run import Run, open_run
 from ..study.run_folder import RunFolder
+from ..tasks import get_task
 from .headline import overall
 from .html import Html, join, listed, tag
 from .part import CohortPart
@@ -26,8 +27,8 @@ from .sections import Section, cohort_sections
 
 CSS = Path(__file__).with_name("report.css")
 COLUMNS_NEEDED = {
-    "summary": ("variant", "folds", "auc_mean", "auc_std", "auc_oof", "slides", "patients"),
-    "comparisons": ("variant_a", "variant_b", "difference", "delong_p_holm", "t_p_holm"),
+    "summary": ("variant", "folds", "slides", "patients"),
+    "comparisons": ("variant_a", "variant_b", "difference", "t_p_holm"),
     "predictions": ("variant", "seed", "fold", "slide_id", "patient_id", "label"),
     "slides": ("slide_id", "patient_id", "label", "site", "patches"),
     "left_out": ("name", "reason"),
@@ -56,7 +57,9 @@ def _opened(path: Path) -> Run:
         table, file = getattr(run, name), run.files.table(name)
         if not file.is_file():
             raise StudyError(f"{file}: not there; expected the tables of a run in its folder. {again}")
-        if missing := [column for column in columns if len(table) and column not in table]:
+        if name == "summary":
+            columns = (*columns, *(need for own in run.cohorts for need in get_task(run.task(own)).measure.needed))
+        if missing := [column for column in dict.fromkeys(columns) if len(table) and column not in table]:
             raise StudyError(f"{file}: no column {', '.join(missing)}. {again}")
     return run
 

@@ -6,10 +6,11 @@ from pathlib import Path
 import pandas as pd
 
 from ..study.run_folder import RunFolder
-from ..tasks import task_of_table
+from ..tasks import measure_of, task_of_table
 from .plots.curves import roc_plot
 from .plots.forest import forest_plot
 from .plots.training import trace_plot
+from .tables import by_measure
 
 
 def write_pictures(
@@ -34,8 +35,10 @@ def write_pictures(
             continue
         written.append(folder / ("roc.png" if len(classes) == 1 else f"roc-{cohort}.png"))
         roc_plot(table, names, written[-1], task=task.name)
-    written.append(folder / "forest.png")
-    forest_plot(summary, written[-1])
+    for rows in (groups := by_measure(summary)):
+        name = "" if len(groups) == 1 else f"-{measure_of(rows).name}"
+        written.append(folder / f"forest{name}.png")
+        forest_plot(rows, written[-1])
     written.append(folder / "traces.png")
     trace_plot(run, written[-1])
     return written

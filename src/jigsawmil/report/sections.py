@@ -25,7 +25,7 @@ from .plots.curves import band_figure
 from .plots.forest import forest_figure
 from .plots.training import read_traces, trace_figure
 from .plots.trust import trust_figure
-from .tables import bounded, comparison_table, counted, designs, number, summary_table
+from .tables import bounded, capital, comparison_table, counted, designs, number, summary_table
 from .validation import validation_section
 
 CALIBRATED = ("brier", "ece", "calibration_slope", "calibration_intercept")
@@ -33,9 +33,9 @@ CALIBRATION = tuple(FIGURES[name].replace("\n", " ") for name in CALIBRATED)  # 
 A_FIGURE = 9  # panels, so that a figure fits a page
 Section = tuple[str, Html]  # title, content
 TWO_TESTS = (
-    "The two tests ask different questions. DeLong's takes the trained models as they are and asks whether they would "
+    "The two tests ask different questions. {} takes the trained models as they are and asks whether they would "
     "differ on new patients; the corrected t-test asks whether the methods would differ if they were trained again. A "
-    "difference that both confirm is real; one that only DeLong's confirms may be the luck of a training run."
+    "difference that both confirm is real; one that only the first confirms may be the luck of a training run."
 )
 ONE_TEST = (
     "The corrected t-test asks whether the methods would differ if they were trained again. DeLong's test, which asks "
@@ -54,12 +54,9 @@ def cohort_sections(part: CohortPart) -> Iterator[Section]:
         yield "Are the differences real?", comparison_section(part)
         if chosen := choices_section(part):
             yield "What was chosen", chosen
-    if "curves" in part.task.sections:
-        yield "ROC and precision-recall", curves_section(part)
-    if "calibration" in part.task.sections:
-        yield "Calibration", calibration_section(part)
-    if "confusion" in part.task.sections:
-        yield "Confusion matrix", confusion_section(part)
+    for name in part.task.sections:
+        title, section = OF_TASKS[name]
+        yield title, section(part)
     if members := members_section(part):
         yield "Do the members agree?", members
     if len(part.run.control):
@@ -75,10 +72,11 @@ def cohort_sections(part: CohortPart) -> Iterator[Section]:
 
 def cohort_section(part: CohortPart) -> Html:
     slides, cohort = part.rows(part.run.slides), part.run.record.cohorts[part.name]
+    groups = part.task.cohort_rows([str(label) for label in slides["label"]], part.classes)
     rows = [
         [name, f"{len(own):,}", f"{own['patient_id'].nunique():,}", _share(len(own), len(slides))]
-        for name in part.classes
-        for own in [slides[slides["label"] == name]]
+        for name, members in groups
+        for own in [slides[members]]
     ]
     rows.append(["all", f"{len(slides):,}", f"{slides['patient_id'].nunique():,}", ""])
     patches = slides["patches"]
@@ -91,27 +89,31 @@ def cohort_section(part: CohortPart) -> Html:
         _sites(part, slides),
         *cohort.notes,
     ]
-    head = ["class", "slides", "patients", "share of slides"]
+    head = [part.task.rows_title, "slides", "patients", "share of slides"]
     return join([table(head, rows), listed(facts), tag("h4", "Left out"), _left_out(part)], "\n")
 
 
 def results_section(part: CohortPart) -> Html:
     shown = figures(summary_table(part.summary), part.marks, without=CALIBRATION)
     forest = forest_figure(part.summary, fold_areas(part.predictions, part.classes, part.task.name), part.styles)
-    caption = "Pooled AUC with its 95 % interval, the mean of the folds, and each test fold by itself."
+    words = part.task.measure.words
+    caption = f"Pooled {words} with its 95 % interval, the mean of the folds, and each test fold by itself."
     if part.repeated:
-        caption = "Mean AUC over the splits with its 95 % interval, and each test set by itself."
+        caption = f"Mean {words} over the splits with its 95 % interval, and each test set by itself."
     elif designs(part.summary) == {"hold-out"}:
-        caption = "AUC on the test set with its 95 % interval, and each training by itself."
-    return join([shown, picture(forest, "AUC of each method with its interval", caption)])
+        caption = f"{words} on the test set with its 95 % interval, and each training by itself."
+    return join([shown, picture(forest, f"{words} of each method with its interval", caption)])
 
 
 def comparison_section(part: CohortPart) -> Html:
     if part.comparisons.empty:
         return tag("p", "One method was judged, so there is no pair to compare.")
+    measure = part.task.measure
     words = [
         behind(part.comparisons, part.answer.best, part.baseline),
-        TWO_TESTS if part.comparisons["delong_p_holm"].notna().any() else ONE_TEST,
+        (TWO_TESTS if part.comparisons[f"{measure.test}_p_holm"].notna().any() else ONE_TEST).format(
+            capital(measure.test_words)
+        ),
     ]
     if part.repeated:
         words[1] = (
@@ -243,7 +245,7 @@ def training_section(part: CohortPart) -> Html:
         return tag("p", f"No traces: {error}")
     caption = "A line a job (fold and seed) over its epochs; a dot marks the epoch whose weights were kept."
     figure = trace_figure(traces, across=2, styles=part.styles)
-    return picture(figure, "Losses, lambda and validation AUC over epochs", caption)
+    return picture(figure, f"Losses, lambda and validation {part.task.measure.words} over epochs", caption)
 
 
 def attention_section(part: CohortPart) -> Html:
@@ -258,7 +260,9 @@ def attention_section(part: CohortPart) -> Html:
 def examples_section(part: CohortPart) -> Html:
     best = part.answer.best
     what = "patients" if (part.predictions["slide_id"] == part.predictions["patient_id"]).all() else "slides"
-    parts = [tag("p", f"The {what} of which {best} was surest, {SHOWN} of each kind at most, by its prediction.")]
+    chosen = "of which {} was surest, {} of each kind at most, by its prediction"
+    chosen = chosen if part.task.of_classes else "that {} predicts, {} of each kind at most"
+    parts = [tag("p", f"The {what} {chosen.format(best, SHOWN)}.")]
     for title, cards in example_cards(part.run, part.name, best, part.pooled[best], part.classes):
         parts += [tag("h4", title), cards]
     if has_attention(part.run, part.name, best):
@@ -291,6 +295,13 @@ def faithfulness_section(part: CohortPart) -> Html:
         except (OSError, ValueError, KeyError, TypeError) as error:
             items.append(f"{method}: {file.name} cannot be read ({error!r}).")
     return join([listed(items), *pictures], "\n") if items else Html()
+
+
+OF_TASKS = {
+    "curves": ("ROC and precision-recall", curves_section),
+    "calibration": ("Calibration", calibration_section),
+    "confusion": ("Confusion matrix", confusion_section),
+}  # name in `Task.sections` -> title, section
 
 
 def _sites(part: CohortPart, slides: pd.DataFrame) -> str:

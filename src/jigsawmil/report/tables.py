@@ -15,7 +15,7 @@ import pandas as pd
 
 from ..errors import StudyError
 from ..statistics.intervals import Interval
-from ..tasks import figure_headers
+from ..tasks import Measure, figure_headers, measure_of
 
 ALPHA = 0.05
 REPEATED = (
@@ -61,21 +61,29 @@ def summary_table(summary: pd.DataFrame) -> Table:
 
 
 def comparison_table(comparisons: pd.DataFrame) -> Table:
-    """One row per pair of variants, the one with the higher AUC first; p-values Holm-adjusted, bold below 0.05."""
+    """One row per pair of variants, the one with the higher AUC (or other measure) first; p-values Holm-adjusted, bold
+    below 0.05. All cohorts have one measure."""
     if comparisons.empty:
         return Table("One method: no pair to compare")
-    rows = _grouped(_higher_first(comparisons))
+    measure = measure_of(comparisons)
+    rows = _grouped(_higher_first(comparisons, measure))
+    ends = zip(rows[f"{measure.name}_a"], rows[f"{measure.name}_b"], strict=True)
+    differences = [signed(d) for d in rows["difference"]]
+    if measure.bounded:
+        bounds = zip(rows["low"], rows["high"], strict=True)
+        differences = [f"{d} [{signed(a)}, {signed(b)}]" for d, (a, b) in zip(differences, bounds, strict=True)]
     columns = [
         *_cohort_column(rows),
-        Column("higher AUC", [str(m) for m in rows["variant_a"]], name=True),
-        Column("lower AUC", [str(m) for m in rows["variant_b"]], name=True),
-        Column("difference", [signed(d) for d in rows["difference"]]),
-        p_column("DeLong\np", rows["delong_p_holm"]),
+        Column(f"higher {measure.words}", [str(m) for m in rows["variant_a"]], name=True),
+        Column(f"lower {measure.words}", [str(m) for m in rows["variant_b"]], name=True),
+        Column("difference" + "\n[95 % interval]" * measure.bounded, differences),
+        p_column(f"{measure.test_name}\np", rows[f"{measure.test}_p_holm"]),
         p_column("corrected\nt-test p", rows["t_p_holm"]),
         Column("mean of\nfolds", [signed(d) for d in rows["fold_difference"]], optional=True),
-        Column("AUCs", [f"{a:.3f}, {b:.3f}" for a, b in zip(rows["auc_a"], rows["auc_b"], strict=True)], optional=True),
+        Column("AUCs" if measure.words == "AUC" else "both", [f"{a:.3f}, {b:.3f}" for a, b in ends], optional=True),
     ]
-    return Table("Differences of AUC between methods", columns, _comparison_notes(rows), _ends(rows))
+    title = f"Differences of {measure.words} between methods"
+    return Table(title, columns, _comparison_notes(rows, measure), _ends(rows))
 
 
 def run_comparison_table(pairs: pd.DataFrame) -> Table:
@@ -86,16 +94,21 @@ def run_comparison_table(pairs: pd.DataFrame) -> Table:
         short = {end: str(pairs[column].iloc[0]) for end, column in places.items()}
     named = {f"variant_{end}": pairs[f"variant_{end}"].astype(str) + f" [{name}]" for end, name in short.items()}
     shown = comparison_table(pairs.assign(**named))
-    return replace(shown, title="Differences of AUC between two runs")
+    return replace(shown, title=f"Differences of {measure_of(pairs).words} between two runs")
 
 
 def _summary_columns(summary: pd.DataFrame) -> list[Column]:
-    _require(summary, ["variant", "folds", "auc_mean", "auc_std", "auc_oof", "slides", "patients"])
+    measure = measure_of(summary)
+    _require(summary, measure.needed)
+    name, quoted = measure.name, f"{measure.words}, {_quoted(summary)}\n[95 % interval]"
     columns = [
         *_cohort_column(summary),
         Column("variant", [str(m) for m in summary["variant"]], name=True),
-        Column("AUC,\nmean of folds", [plus_minus(row["auc_mean"], row["auc_std"]) for row in rows_of(summary)]),
-        Column(f"AUC, {_quoted(summary)}\n[95 % interval]", [bounded(*reached(row)) for row in rows_of(summary)]),
+        Column(
+            f"{measure.words},\nmean of folds",
+            [plus_minus(row[f"{name}_mean"], row[f"{name}_std"]) for row in rows_of(summary)],
+        ),
+        Column(quoted, [bounded(*reached(row)) for row in rows_of(summary)]),
     ]
     shown = {
         name: header for name, header in figure_headers().items() if name in summary and summary[name].notna().any()
@@ -112,18 +125,20 @@ def is_repeated(row: Mapping[str, Any] | pd.Series) -> bool:
 
 
 def reached(row: Mapping[str, Any] | pd.Series) -> Interval:
-    """The AUC to quote, with its interval: the pooled one; of repeated hold-out the mean over the splits."""
-    name = "auc_mean" if is_repeated(row) else "auc_oof"
-    found = row.get(name)
+    """The AUC (or other measure) to quote, with its interval: the pooled one; of repeated hold-out the mean over the
+    splits."""
+    measure = measure_of(row)
+    found = row.get(f"{measure.name}_mean" if is_repeated(row) else measure.pooled)
     return Interval(float("nan") if found is None else float(found), *interval(row))
 
 
 def interval(row: Mapping[str, Any] | pd.Series) -> tuple[float, float]:
     """Bounds of the AUC to quote: DeLong's, or the bootstrap's where there are more than two classes; of repeated
-    hold-out Nadeau and Bengio's of the mean."""
+    hold-out Nadeau and Bengio's of the mean. Those of another measure."""
     if is_repeated(row):
         return float(row["mean_low"]), float(row["mean_high"])
-    kind = "auc" if pd.notna(row.get("auc_low")) else "boot"
+    name = measure_of(row).name
+    kind = name if pd.notna(row.get(f"{name}_low")) else "boot"
     return float(row.get(f"{kind}_low", np.nan)), float(row.get(f"{kind}_high", np.nan))
 
 
@@ -145,8 +160,7 @@ def cohorts(frame: pd.DataFrame) -> Iterator[tuple[str, pd.DataFrame]]:
 
 def cohort_line(name: str, rows: pd.DataFrame) -> str:
     """What one cohort's figures are of: positive class, slides, patients, folds."""
-    positive = rows["positive"].iloc[0] if "positive" in rows else None
-    of = "each class against the rest" if pd.isna(positive) else f"positive class {positive}"
+    of = measure_of(rows).of(rows["positive"].iloc[0] if "positive" in rows else None)
     patients = counted(rows["patients"], "patient")
     one_each = rows["slides"].equals(rows["patients"])  # one slide, or one bag of all its slides
     cases = f"{patients}, one case each" if one_each else f"{counted(rows['slides'], 'slide')} of {patients}"
@@ -182,24 +196,28 @@ def _summary_notes(summary: pd.DataFrame) -> list[str]:
 
 def far_below_folds(summary: pd.DataFrame) -> list[str]:
     """The variants whose pooled AUC says less than their folds do."""
-    if "auc_mean" not in summary:
+    measure = measure_of(summary)
+    if f"{measure.name}_mean" not in summary:
         return []
-    lower = summary.loc[summary["auc_mean"] - summary["auc_oof"] > CLEARLY_LOWER, "variant"]
+    lower = summary.loc[summary[f"{measure.name}_mean"] - summary[measure.pooled] > CLEARLY_LOWER, "variant"]
     return list(dict.fromkeys(map(str, lower)))
 
 
 def _interval_names(summary: pd.DataFrame) -> list[str]:
+    if measure_of(summary).bounded:
+        return ["a bootstrap interval over patients"]
     delong = summary["auc_low"].notna() if "auc_low" in summary else pd.Series(False, summary.index)
     names = ["DeLong's interval"] * bool(delong.any()) + ["a bootstrap interval over patients"] * (not delong.all())
     return [f"{names[0]} (two classes)", f"{names[1]} (more)"] if len(names) == 2 else names
 
 
-def _comparison_notes(rows: pd.DataFrame) -> list[str]:
-    folds, tested = int(rows["resamples"].max()), rows["delong_p"].notna().any() if "delong_p" in rows else True
+def _comparison_notes(rows: pd.DataFrame, measure: Measure) -> list[str]:
+    own = f"{measure.test}_p"
+    folds, tested = int(rows["resamples"].max()), rows[own].notna().any() if own in rows else True
     pairs = max(len(part) for _, part in cohorts(rows))
     notes = [
         f"p-values are Holm-adjusted for {counted(pairs, 'pair')} (bold: below {ALPHA}); a case is {case_of(rows)}.",
-        "DeLong: do these trained models differ on new patients?"
+        f"{capital(measure.test_name)}: do these trained models differ on new patients?"
         if tested
         else "DeLong's test needs two classes and one prediction per case; here the corrected t-test alone decides.",
         f"Corrected t-test (Nadeau and Bengio, {counted(folds, 'test fold')}): do the methods differ if trained again?",
@@ -211,14 +229,18 @@ def _comparison_notes(rows: pd.DataFrame) -> list[str]:
     return [*notes, f"A p above {ALPHA} does not show that two methods are equal."]
 
 
-def _higher_first(comparisons: pd.DataFrame) -> pd.DataFrame:
-    needed = ["variant_a", "variant_b", "level", "auc_a", "auc_b", "difference", "delong_p_holm", "t_p_holm"]
+def _higher_first(comparisons: pd.DataFrame, measure: Measure) -> pd.DataFrame:
+    ends = (f"{measure.name}_a", f"{measure.name}_b")
+    needed = ["variant_a", "variant_b", "level", *ends, "difference", f"{measure.test}_p_holm", "t_p_holm"]
     _require(comparisons, [*needed, "resamples", "fold_difference"])
     rows, swap = comparisons.copy(), comparisons["difference"].astype(float) < 0
-    for a, b in (("variant_a", "variant_b"), ("auc_a", "auc_b")):
+    for a, b in (("variant_a", "variant_b"), ends):
         rows[a], rows[b] = comparisons[a].where(~swap, comparisons[b]), comparisons[b].where(~swap, comparisons[a])
     for name in ("difference", "fold_difference"):
         rows[name] = comparisons[name].astype(float).where(~swap, -comparisons[name].astype(float))
+    if measure.bounded:
+        low, high = (comparisons[name].astype(float) for name in ("low", "high"))
+        rows["low"], rows["high"] = low.where(~swap, -high), high.where(~swap, -low)
     return rows
 
 
@@ -248,7 +270,17 @@ def rows_of(frame: pd.DataFrame) -> list[pd.Series]:
     return [row for _, row in frame.iterrows()]
 
 
-def _require(frame: pd.DataFrame, columns: list[str]) -> None:
+def by_measure(frame: pd.DataFrame) -> list[pd.DataFrame]:
+    """The rows of the cohorts that are judged by one measure."""
+    if frame.empty:
+        return [frame]
+    groups: dict[str, list[pd.DataFrame]] = {}
+    for _, rows in cohorts(frame):
+        groups.setdefault(measure_of(rows).name, []).append(rows)
+    return [pd.concat(parts) for parts in groups.values()]
+
+
+def _require(frame: pd.DataFrame, columns: Sequence[str]) -> None:
     if missing := [c for c in columns if c not in frame]:
         raise StudyError(f"Column {', '.join(missing)} missing from the table of results. Run the study again.")
 
@@ -266,6 +298,10 @@ def counted(n: "int | pd.Series[int]", noun: str) -> str:
     """`1 fold`, `3 folds`, or `3 to 5 folds` where rows differ."""
     low, high = (n, n) if isinstance(n, int) else (int(n.min()), int(n.max()))
     return (f"{high:,}" if low == high else f"{low:,} to {high:,}") + f" {noun}" + ("s" if high != 1 else "")
+
+
+def capital(words: str) -> str:
+    return words[:1].upper() + words[1:]
 
 
 def p_text(p: float) -> str:

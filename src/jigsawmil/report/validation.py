@@ -10,7 +10,7 @@ import pandas as pd
 from ..statistics.intervals import Interval, difference_interval
 from ..study.records import ValidationRecord
 from ..study.run import Run
-from ..tasks import figure_headers
+from ..tasks import figure_headers, measure_of
 from .headline import Answer
 from .html import Html, figures, join, picture
 from .plots.forest import interval_figure
@@ -26,9 +26,12 @@ def validation_answer(run: Run) -> Answer:
     record, row = _record(run), run.summary.iloc[0]
     variant, area = str(row["variant"]), _area(row)
     cases = "patients" if row["slides"] == row["patients"] else "slides"
+    measure = measure_of(row)
     if np.isnan(area.value):
-        return Answer("No AUROC is defined: the cohort lacks a class.", (), variant, False)
-    headline = f"{variant} reaches an AUROC of {bounded(*area)} on {row['slides']} external {cases}"
+        why = "the cohort lacks a class" if measure.words == "AUC" else "the predictions or the truth are constant"
+        return Answer(f"No {measure.full} is defined: {why}.", (), variant, False)
+    article = "an" if measure.words == "AUC" else "a"
+    headline = f"{variant} reaches {article} {measure.full} of {bounded(*area)} on {row['slides']} external {cases}"
     further = []
     if record.reference:
         training, gap = _area(record.reference), _gap(run)
@@ -45,12 +48,12 @@ def validation_answer(run: Run) -> Answer:
 
 def validation_table(run: Run) -> Table:
     """Every figure by slide, by patient and as training states it."""
-    columns = _columns(run)
-    rows = [["AUROC [95 % interval]", *(bounded(*_area(values)) for values in columns.values())]]
+    columns, full = _columns(run), measure_of(run.summary).full
+    rows = [[f"{full} [95 % interval]", *(bounded(*_area(values)) for values in columns.values())]]
     for kind, (low, high) in BOUNDS.items():
         cells = [_span(_value(values, low), _value(values, high)) for values in columns.values()]
         if any(cells):
-            rows.append([f"AUROC, {kind}", *cells])
+            rows.append([f"{full}, {kind}", *cells])
     for name, header in figure_headers().items():
         found = [_value(values, name) for values in columns.values()]
         if name not in LEFT_OUT and not np.isnan(found[0]):
@@ -66,14 +69,19 @@ def validation_section(run: Run, colour: str) -> Html:
     """The table, and the intervals below each other."""
     areas = {name: _area(values) for name, values in _columns(run).items()}
     shown = {name: area for name, area in areas.items() if not np.isnan(area.value)}
-    drawn = [picture(interval_figure(shown, colour), "AUROC with 95 % intervals", "AUROC with its 95 % interval.")]
-    return join([figures(validation_table(run), {}), *(drawn if shown else [])], "\n")
+    parts, measure = [figures(validation_table(run), {})], measure_of(run.summary)
+    if shown:
+        figure, words = interval_figure(shown, colour, measure), f"{measure.full} with"
+        parts.append(picture(figure, f"{words} 95 % intervals", f"{words} its 95 % interval."))
+    return join(parts, "\n")
 
 
 def _notes(run: Run) -> list[str]:
     record, task = _record(run), run.deciding(run.cohorts[0])
     chosen = record.threshold not in (None, 0.5) and bool(record.reference)  # 0.5 is chosen by nothing
     notes = [f"In training: {record.reference_words}."] if record.reference else []
+    if not task.of_classes:
+        return notes
     notes += [
         f"A class is called by {task.decision_words}; balanced accuracy and F1 are of that decision.",
         *["In training they are optimistic: the threshold was chosen by the same predictions."] * chosen,

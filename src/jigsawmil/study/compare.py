@@ -12,15 +12,22 @@ import pandas as pd
 
 from ..errors import StudyError
 from ..statistics.metrics import Floats, named, patient_level
-from ..statistics.paired import DelongTest, corrected_interval, corrected_t_test, holm
-from ..tasks import Task
+from ..statistics.paired import corrected_interval, corrected_t_test, holm
+from ..tasks import Measure, Task
 from .predictions import Predictions, check_predictions
 
 Trained = Mapping[tuple[Hashable, ...], int]  # (seed, fold) -> number of cases
-COLUMNS = [
-    *("variant_a", "variant_b", "level", "auc_a", "auc_b", "difference", "delong_z", "delong_p", "delong_p_holm"),
-    *("resamples", "undefined_folds", "fold_difference", "t", "t_p", "t_p_holm"),
-]
+
+
+def comparison_columns(measure: Measure) -> list[str]:
+    """Of a table of comparisons by this measure."""
+    own, test = measure.name, measure.test
+    bounds = ["low", "high"] if measure.bounded else []
+    return [
+        *("variant_a", "variant_b", "level", f"{own}_a", f"{own}_b", "difference", *bounds),
+        *(f"{test}_z", f"{test}_p", f"{test}_p_holm"),
+        *("resamples", "undefined_folds", "fold_difference", "t", "t_p", "t_p_holm"),
+    ]
 
 
 def compare_methods(
@@ -30,7 +37,8 @@ def compare_methods(
     *,
     training: pd.DataFrame | None = None,
 ) -> pd.DataFrame:
-    """One row per pair of methods: AUCs, their difference (a - b), DeLong and corrected t, both Holm-adjusted.
+    """One row per pair of methods: AUCs (or the other measure of the task), their difference (a - b), the paired test
+    of the measure (DeLong's) and the corrected t, both Holm-adjusted.
 
     `level` says what a case is: `patient` (mean over its slides) as soon as one patient has several slides, since
     DeLong takes cases for independent; `slide` else; `slide, clustered` where a patient's slides differ in label.
@@ -49,9 +57,15 @@ def compare_methods(
     trained = _trained(table, training, "patient_id" if level == "patient" else "slide_id")
     clustered = level == "slide, clustered"
     rows = [_compare(table, a, b, clustered=clustered, trained=trained) for a, b in combinations(table.methods, 2)]
-    result = pd.DataFrame(rows, columns=[c for c in COLUMNS if not c.endswith("_holm") and c != "level"])
-    adjusted = {f"{c}_holm": holm(result[c].astype(float)) for c in ("delong_p", "t_p")}
-    return result.assign(level=level, **adjusted)[COLUMNS]
+    columns = comparison_columns(table.task.measure)
+    result = pd.DataFrame(rows, columns=[c for c in columns if not c.endswith("_holm") and c != "level"])
+    adjusted = {f"{c}_holm": holm(result[c].astype(float)) for c in p_columns(table.task.measure)}
+    return result.assign(level=level, **adjusted)[columns]
+
+
+def p_columns(measure: Measure) -> tuple[str, str]:
+    """Of comparisons: the paired test and the corrected t."""
+    return f"{measure.test}_p", "t_p"
 
 
 def summarise(
@@ -63,7 +77,8 @@ def summarise(
     resamples: int = 2000,
     seed: int = 0,
 ) -> pd.DataFrame:
-    """One row per method: AUC as mean and std over folds and seeds, then the pooled out-of-fold figures.
+    """One row per method: AUC (or the other measure of the task) as mean and std over folds and seeds, then the pooled
+    out-of-fold figures.
 
     Pooled means the mean probability over seeds of each slide, all folds together. `seed` draws the patient bootstrap,
     the same patients for every method. `undefined_folds` counts the runs left out of the mean for want of a class.
@@ -73,7 +88,7 @@ def summarise(
     Example: `summarise(open_run("run").predictions)`
     """
     table = check_predictions(predictions, classes, task)
-    rows, positive = [], table.task.positive(table.classes)
+    rows, positive, measure = [], table.task.positive(table.classes), table.task.measure
     trained = _trained(table, training, "slide_id")
     for method in table.methods:
         runs = table.fold_aucs(method)
@@ -85,7 +100,7 @@ def summarise(
         own = table.frame[table.frame["variant"] == method]
         rows.append(
             {"variant": method, "folds": runs.index.unique("fold").size}
-            | {"auc_mean": runs.mean(), "auc_std": runs.std(), **figures}
+            | {f"{measure.name}_mean": runs.mean(), f"{measure.name}_std": runs.std(), **figures}
             | {"seeds": runs.index.unique("seed").size}
             | {"slides": own["slide_id"].nunique(), "patients": own["patient_id"].nunique()}
             | {"undefined_folds": int(runs.isna().sum()), "design": design}
@@ -95,59 +110,60 @@ def summarise(
 
 
 def _pooled(table: Predictions, method: str, resamples: int, seed: int) -> dict[str, float]:
-    """Figures of all test sets together, and the intervals of their AUC."""
-    pooled = table.pooled(method)
-    y, p, patients = pooled["label"].to_numpy(), table.matrix(pooled), pooled["patient_id"].to_numpy()
+    """Figures of all test sets together, and the intervals of their AUC (or other measure)."""
+    pooled, measure = table.pooled(method), table.task.measure
+    y, p, patients = table.truth(pooled), table.matrix(pooled), pooled["patient_id"].to_numpy()
     figures = table.task.score(y, p)
-    interval = table.task.interval(y, p, patients)
-    boot = table.task.bootstrap(y, p, patients, np.random.default_rng(seed), resamples=resamples)
-    figures = {"auc_oof": figures.pop("auc"), "auc_low": interval.low, "auc_high": interval.high} | {
-        "boot_low": boot.low, "boot_high": boot.high, "auc_patient": _by_patient(table, pooled), **figures
-    }  # fmt: skip
+    bounds = table.task.bounds(y, p, patients, resamples=resamples, seed=seed)
+    by_patient = {f"{measure.name}_patient": _by_patient(table, pooled)}
+    figures = {measure.pooled: figures.pop(measure.name), **bounds, **by_patient, **figures}
     return {name: value for name, value in figures.items() if name != "undefined"}
 
 
 def _over_splits(table: Predictions, method: str, trained: Trained) -> dict[str, float]:
     """Means over the splits. A patient whom several splits tested is no several cases, so nothing is pooled."""
+    measure = table.task.measure
     splits = [
-        {**table.task.score(run["label"], table.matrix(run)), "auc_patient": _by_patient(table, run)}
+        {
+            **table.task.score(table.truth(run), table.matrix(run)),
+            f"{measure.name}_patient": _by_patient(table, run),
+        }
         for run in table.runs(method).values()
     ]
-    figures = pd.DataFrame(splits).drop(columns=["auc", "undefined"]).mean().to_dict()
+    figures = pd.DataFrame(splits).drop(columns=[measure.name, "undefined"]).mean().to_dict()
     areas, n_train, n_test = _resampled(table, method, table.fold_aucs(method), trained)
     reached = corrected_interval(areas, n_train, n_test)
-    nothing = dict.fromkeys(("auc_oof", "auc_low", "auc_high", "boot_low", "boot_high"), float("nan"))
+    bounds = [f"{name}_{end}" for name in measure.intervals for end in ("low", "high")]
+    nothing = dict.fromkeys((measure.pooled, *bounds), float("nan"))
     return {"mean_low": reached.low, "mean_high": reached.high, **nothing, **figures}
 
 
 def _by_patient(table: Predictions, rows: pd.DataFrame) -> float:
-    """AUC of patients; nan if one has slides of several labels."""
+    """AUC (or other measure) of patients; nan if one has slides of several labels."""
     if table.patients_of_mixed_label:
         return float("nan")
     whole = patient_level(rows, table.columns)
-    return table.task.area(whole["label"], table.matrix(whole))
+    return table.task.area(table.truth(whole), table.matrix(whole))
 
 
 def _compare(table: Predictions, a: str, b: str, *, clustered: bool, trained: Trained) -> dict[str, object]:
-    means, delong = [table.fold_aucs(method) for method in (a, b)], DelongTest(*[float("nan")] * 3)
+    means, measure = [table.fold_aucs(method) for method in (a, b)], table.task.measure
     gaps, n_train, n_test = _resampled(table, a, means[0] - means[1], trained)
     if table.design(a) == "repeated hold-out":
         areas = [float(mean.mean()) for mean in means]
-        delong = delong._replace(difference=areas[0] - areas[1])
+        tested = dict.fromkeys(measure.tested, float("nan")) | {"difference": areas[0] - areas[1]}
     else:
         one, other = table.pooled(a), table.pooled(b)
-        y, p, q = one["label"].to_numpy(), table.matrix(one), table.matrix(other)
-        delong = table.task.difference(y, p, q, one["patient_id"].to_numpy() if clustered else None)
+        y, p, q = table.truth(one), table.matrix(one), table.matrix(other)
+        tested = table.task.test(y, p, q, one["patient_id"].to_numpy(), clustered=clustered)
         areas = [table.task.area(y, p), table.task.area(y, q)]
     corrected = corrected_t_test(gaps, n_train, n_test)
     return {
         "variant_a": a,
         "variant_b": b,
-        "auc_a": areas[0],
-        "auc_b": areas[1],
-        "difference": delong.difference,
-        "delong_z": delong.z,
-        "delong_p": delong.p,
+        f"{measure.name}_a": areas[0],
+        f"{measure.name}_b": areas[1],
+        **tested,
         "resamples": len(gaps),
         "undefined_folds": int((means[0] - means[1]).isna().sum()),
         "fold_difference": float(np.mean(gaps)) if len(gaps) else float("nan"),

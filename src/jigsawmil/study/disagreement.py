@@ -29,13 +29,16 @@ class Disagreement(NamedTuple):
 
 
 def disagreement(predictions: pd.DataFrame, classes: Sequence[str], task: str | Task) -> list[Disagreement]:
-    """Of every variant whose predictions have a spread. predictions: of one cohort; all seeds count as cases.
+    """Of every variant whose predictions have a spread, if the task predicts classes. predictions: of one cohort; all
+    seeds count as cases.
 
     Example: `disagreement(run.predictions, run.classes["cohort"], "binary")`
     """
     if SPREAD not in predictions:
         return []
     kind, found = get_task(task), []
+    if not kind.of_classes:
+        return []
     for variant, rows in predictions.dropna(subset=[SPREAD]).groupby("variant", sort=False):
         p = kind.matrix(rows, classes)
         called = kind.decision(p)

@@ -182,13 +182,13 @@ def _ensembles(jobs: Sequence[Job]) -> list[list[Job]]:
 
 
 def _predictions(jobs: Sequence[Job], cohort: Cohort) -> pd.DataFrame:
-    """Of a single model, or of an ensemble: then the probabilities of the mean logits, and how far members disagree."""
+    """Of a single model, or of an ensemble: then what the mean scores predict, and how far members disagree."""
     table, *others = (_read_predictions(job, cohort) for job in jobs)
     logits = [column for column in table if column.startswith(LOGIT)]
     if logits:
         stacked = np.stack([other[logits].to_numpy(dtype=float) for other in (table, *others)])
         found = combine(stacked, cohort.task, len(cohort.classes))
-        task = get_task(cohort.task)
+        task = get_task(cohort.task).of(cohort.classes)
         rows = [task.row(p, cohort.classes) for p in found.probabilities]
         table = table.drop(columns=logits).assign(**pd.DataFrame(rows, index=table.index))
         table[SPREAD] = found.spread

@@ -7,7 +7,7 @@ import time
 from collections.abc import Callable, Mapping
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 import pandas as pd
@@ -25,7 +25,7 @@ from ..train.decision import Decision, Inner
 from ..train.feed import Feed
 from ..train.fold import fit_split, make_card
 from ..train.identity import features_changes, features_record, fingerprint
-from ..train.infer import run_model
+from ..train.infer import held_out_loss, run_model
 from ..train.origin import origin
 from ..train.progress import Epoch
 from ..train.settings import Settings
@@ -150,7 +150,7 @@ def run_job(job: Job, on_epoch: Callable[[Epoch], None] | None = None, worker: W
     model, progress = fit_split(feed, job.split, job.settings, seed, fold, on_epoch, state, member=job.member)
     fitted = time.time()
     test = feed.bags_of(job.split.test)
-    table, attention = predict_table(model, feed, test, job.settings, logits=job.member is not None)
+    table, attention, losses = predict_table(model, feed, test, job.settings, scores=job.member is not None)
     try:
         with new_folder(job.folder) as folder:
             files = JobFolder(folder)
@@ -177,7 +177,7 @@ def run_job(job: Job, on_epoch: Callable[[Epoch], None] | None = None, worker: W
                 fold=job.fold,
                 member=job.member,
                 choice=None if job.choice is None else job.choice.record(),
-                scored=None if job.inner is None else _scored(table, feed, test),
+                scored=None if job.inner is None else _scored(table, feed, test, losses),
                 origin=origin(),
             )
             record.write(files.record)
@@ -203,32 +203,38 @@ def peak_memory_mb() -> float | None:
     return peak / (1e6 if sys.platform == "darwin" else 1e3)
 
 
-def _scored(table: pd.DataFrame, feed: Feed, bags: list[int]) -> dict[str, float]:
+def _scored(table: pd.DataFrame, feed: Feed, bags: list[int], losses: np.ndarray) -> dict[str, float]:
     """The validation loss and score of the task on the cases that were predicted."""
     cohort = feed.cohort
-    task = get_task(cohort.task)
-    loss, score = task.validation(feed.labels[bags].numpy(), task.matrix(table, cohort.classes))
+    task = get_task(cohort.task).of(cohort.classes)
+    loss, score = task.validation(feed.labels[bags].numpy(), task.matrix(table, cohort.classes), losses)
     return {"loss": loss, "score": score}
 
 
-def predict_table(
-    model: Model, feed: Feed, bags: list[int], settings: Settings, *, logits: bool = False
-) -> tuple[pd.DataFrame, dict[str, np.ndarray]]:
-    """One row per bag with its class probabilities; attention of every slide by its id, coordinates by `id/coords`.
+class Predicted(NamedTuple):
+    """table: one row per bag. attention: of every slide by its id, coordinates by `id/coords`. losses: (bag,)"""
 
-    logits: with those, too, in columns LOGIT0, LOGIT1, ...: an ensemble averages them.
-    """
+    table: pd.DataFrame
+    attention: dict[str, np.ndarray]
+    losses: np.ndarray
+
+
+def predict_table(model: Model, feed: Feed, bags: list[int], settings: Settings, *, scores: bool = False) -> Predicted:
+    """scores: of an ensemble's members, which averages them; in columns LOGIT0, LOGIT1, ..."""
     cohort = feed.cohort
-    task = get_task(cohort.task)
+    task = get_task(cohort.task).of(cohort.classes)
     rows: list[dict[str, Any]] = []
     attention: dict[str, np.ndarray] = {}
     coords: dict[str, np.ndarray] = {}
+    losses: list[float] = []
     found = run_model(model, feed.prepared(bags), device=settings.train.device, precision=settings.train.precision)
     for bag, seen in zip(bags, found, strict=True):
         first = cohort.slides[feed.members[bag][0]]
-        row = {"slide_id": seen.name, "patient_id": first.patient_id, "label": cohort.label_of(first)}
-        own = {f"{LOGIT}{i}": value for i, value in enumerate(seen.logits)} if logits else {}
+        row: dict[str, Any] = {"slide_id": seen.name, "patient_id": first.patient_id, "label": cohort.label_of(first)}
+        own = {f"{LOGIT}{i}": value for i, value in enumerate(seen.scores)} if scores else {}
+        row |= task.truth(first.label, cohort.classes)
         rows.append({**row, **task.row(seen.probabilities, cohort.classes), **own})
+        losses.append(held_out_loss(model, seen, feed.labels[bag : bag + 1]))
         attention |= zip(seen.batch.slide_ids, seen.attention, strict=True)
         coords |= {f"{slide}/coords": values for slide, values in zip(seen.batch.slide_ids, seen.coords, strict=True)}
-    return pd.DataFrame(rows), attention | coords
+    return Predicted(pd.DataFrame(rows), attention | coords, np.array(losses))

@@ -12,8 +12,9 @@ from ..cohort.labels import listed
 from ..cohort.split_files import read_splits, write_folds
 from ..cohort.splits import Fold, make_folds
 from ..config import choose
-from ..errors import JigsawmilError, StudyError
+from ..errors import JigsawmilError, SplitError, StudyError
 from ..graph import GraphConfig
+from ..tasks import get_task
 from ..train.decision import Decision
 from ..train.ensemble import splits_of_members
 from ..train.identity import features_changes, features_record, fingerprint
@@ -211,6 +212,7 @@ def _folds(study: Study, name: str, cohort: Cohort, seed: int) -> list[Fold]:
     ids, patients = list(cohort.slide_ids), list(cohort.patients)
     if name in study.splits:
         folds = read_splits(study.splits[name], ids, patients, left_out=[item.name for item in cohort.left_out])
+        _check_targets(cohort, folds)
     else:
         sites = list(cohort.sites) if study.by_site else None
         if study.by_site and not all(cohort.sites):
@@ -218,11 +220,22 @@ def _folds(study: Study, name: str, cohort: Cohort, seed: int) -> list[Fold]:
                 f"{name}: by_site, but the site of some slides is unknown. Name its column (site_column); TCGA "
                 "barcodes carry it."
             )
+        if problem := get_task(cohort.task).check_enough(cohort.labels, cohort.patients, study.folds):
+            raise SplitError(f"{name}: {problem}")
         folds = make_folds(
             ids, patients, cohort.stratum_names, folds=study.folds, seed=seed, sites=sites,
             allow_similar=study.cohorts[name].options.allow_similar,
         )  # fmt: skip
+        _check_targets(cohort, folds)
     return folds
+
+
+def _check_targets(cohort: Cohort, folds: Sequence[Fold]) -> None:
+    """Refuse folds that cannot be trained on, or tested, for want of some target values."""
+    for number, fold in enumerate(folds):
+        train, test = (cohort.labels[cohort.rows_of(part)] for part in ([*fold.train, *fold.val], fold.test))
+        if problem := get_task(cohort.task).check_fold(train, test, cohort.classes):
+            raise SplitError(f"fold {number}: {problem}")
 
 
 def _keep_folds(study: Study, cohorts: Mapping[str, Cohort], folds: Folds, run: RunFolder) -> None:

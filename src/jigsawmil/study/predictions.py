@@ -15,14 +15,16 @@ from pandas.api.types import is_numeric_dtype
 from ..cohort.splits import Design, Fold, design_of
 from ..errors import StudyError
 from ..statistics.metrics import Floats, Integers, named
-from ..tasks import Task, task_of_table
+from ..tasks import Task, get_task, task_of_table
+from ..tasks.task import Values
 
 KEYS = ["variant", "fold", "seed", "slide_id", "patient_id", "label"]
 
 
 @dataclass(frozen=True, kw_only=True)
 class Predictions:
-    """A checked table of predictions; labels are class indices, probability columns stand in the order of classes."""
+    """A checked table of predictions. Labels are class indices, or text of tasks that predict no class; columns stand
+    in the order of the outputs."""
 
     frame: pd.DataFrame
     classes: tuple[str, ...]
@@ -54,6 +56,12 @@ class Predictions:
         covered = {frozenset().union(*of_seed) for of_seed in tests.values()}
         return designs.pop() if len(designs) == len(covered) == 1 else "repeated hold-out"
 
+    def truth(self, frame: pd.DataFrame) -> Values:
+        """(row,) target values, or (row, several)."""
+        if self.task.of_classes:
+            return frame["label"].to_numpy()
+        return self.task.values_of([str(label) for label in frame["label"]], self.classes)
+
     def pooled(self, method: str) -> pd.DataFrame:
         """One row per slide, in the order of ids: mean probability over seeds, and over the folds that tested it."""
         rows = self.frame[self.frame["variant"] == method].groupby("slide_id", as_index=False)
@@ -65,7 +73,7 @@ class Predictions:
 
     def fold_aucs(self, method: str) -> pd.Series:
         """AUC of each (seed, fold)."""
-        areas = {key: self.task.area(run["label"], self.matrix(run)) for key, run in self.runs(method).items()}
+        areas = {key: self.task.area(self.truth(run), self.matrix(run)) for key, run in self.runs(method).items()}
         return pd.Series(areas.values(), pd.MultiIndex.from_tuples(areas, names=["seed", "fold"]), dtype=float)
 
 
@@ -79,8 +87,8 @@ class Pooled:
 
     cases: list[str]
     patients: list[str]
-    truth: Integers  # (case,) index of the class
-    probability: Floats  # (case, class)
+    truth: Values  # (case,) index of the class, or other target values
+    probability: Floats  # (case, output)
     task: Task
     repeated: bool = False
 
@@ -96,7 +104,7 @@ def pool(predictions: pd.DataFrame, classes: Sequence[str], task: str | Task | N
     pooled = {}
     for method in table.methods:
         rows = table.pooled(method)
-        patients, truth = rows["patient_id"].tolist(), rows["label"].to_numpy(dtype=np.int64)
+        patients, truth = rows["patient_id"].tolist(), table.truth(rows)
         repeated = table.design(method) == "repeated hold-out"
         pooled[method] = Pooled(rows["slide_id"].tolist(), patients, truth, table.matrix(rows), table.task, repeated)
     return pooled
@@ -115,9 +123,10 @@ def training_rows(
 
 
 def fold_areas(predictions: pd.DataFrame, classes: Sequence[str], task: str | Task | None = None) -> pd.DataFrame:
-    """`variant,seed,fold,auc` of every test fold; nan where it lacks a class."""
+    """`variant,seed,fold` and the figure of the task's measure (`auc`) of every test fold; nan if it is not defined."""
     table = check_predictions(predictions, classes, task)
-    parts = [table.fold_aucs(method).rename("auc").reset_index().assign(variant=method) for method in table.methods]
+    name = table.task.measure.name
+    parts = [table.fold_aucs(method).rename(name).reset_index().assign(variant=method) for method in table.methods]
     return pd.concat(parts, ignore_index=True)
 
 
@@ -130,6 +139,8 @@ def check_predictions(predictions: pd.DataFrame, classes: Sequence[str] | None, 
     if "cohort" in predictions and predictions["cohort"].nunique() > 1:
         found = named(predictions["cohort"].unique())
         raise StudyError(f"Predictions of the cohorts {found} in one table; expected one cohort. Take its rows alone.")
+    if task is not None and not get_task(task).of_classes:
+        return _check_values(predictions, tuple(classes or ()), get_task(task))
     missing = [k for k in KEYS if k not in predictions]
     columns = [c for c in predictions if c == "probability" or str(c).startswith("probability_")]
     columns = [c for c in columns if predictions[c].notna().any()]  # a run's table has those of its other cohorts too
@@ -138,9 +149,7 @@ def check_predictions(predictions: pd.DataFrame, classes: Sequence[str] | None, 
             f"Columns {named(predictions.columns, 20)}; expected {', '.join(KEYS)} and either `probability` (of the "
             "last of two classes) or one `probability_<class>` for each class."
         )
-    frame = predictions[[*KEYS, *columns]].reset_index(drop=True)
-    _refuse(frame, frame[KEYS].isna().any(axis=1), f"lack one of {', '.join(KEYS)}", "Fill it in.")
-    frame = frame.assign(**{key: frame[key].astype(str) for key in ("variant", "slide_id", "patient_id")})
+    frame = _with_keys(predictions, columns)
     names = _class_names(frame["label"], columns, classes)
     if columns != ["probability"]:
         columns = [f"probability_{name}" for name in names]
@@ -153,13 +162,43 @@ def check_predictions(predictions: pd.DataFrame, classes: Sequence[str] | None, 
     if len(columns) > 1:
         bad |= (p.sum(axis=1) - 1).abs() > 1e-3
     _refuse(frame, bad, "have no valid probability (nan, outside [0, 1], or not summing to 1)", "Run their fold again.")
+    _refuse_contradictions(frame)
+    return Predictions(
+        frame=frame.assign(**p), classes=names, columns=tuple(columns), task=task_of_table(columns, task)
+    )
+
+
+def _check_values(predictions: pd.DataFrame, classes: tuple[str, ...], task: Task) -> Predictions:
+    """Of a task that predicts no class."""
+    columns = list(task.columns(classes))
+    if missing := [name for name in (*KEYS, *columns) if name not in predictions]:
+        raise StudyError(
+            f"Columns {named(predictions.columns, 20)}; {task.name} expects {', '.join((*KEYS, *columns))}. Missing: "
+            f"{named(missing)}. Run the study again."
+        )
+    frame = _with_keys(predictions, columns)
+    values = frame[columns].apply(pd.to_numeric, errors="coerce")
+    bad = ~np.isfinite(values).all(axis=1)
+    _refuse(frame, bad, "have no valid prediction (nan or infinite)", "Run their fold again.")
+    _refuse_contradictions(frame)
+    return Predictions(frame=frame.assign(**values), classes=classes, columns=tuple(columns), task=task.of(classes))
+
+
+def _with_keys(predictions: pd.DataFrame, columns: list[str]) -> pd.DataFrame:
+    """These columns and the keys, ids as text."""
+    frame = predictions[[*KEYS, *columns]].reset_index(drop=True)
+    _refuse(frame, frame[KEYS].isna().any(axis=1), f"lack one of {', '.join(KEYS)}", "Fill it in.")
+    return frame.assign(**{key: frame[key].astype(str) for key in ("variant", "slide_id", "patient_id")})
+
+
+def _refuse_contradictions(frame: pd.DataFrame) -> None:
+    """Cases that are there twice, or that have two labels or patients."""
     twice = frame.duplicated(["variant", "seed", "fold", "slide_id"])
     _refuse(frame, twice, "are predicted more than once by one method in one fold", "Keep one prediction of each.")
     told = frame.groupby("slide_id")[["label", "patient_id"]].transform("nunique")
     _refuse(frame, (told > 1).any(axis=1), "have differing labels or patients between rows", "Correct the table.")
-    return Predictions(
-        frame=frame.assign(**p), classes=names, columns=tuple(columns), task=task_of_table(columns, task)
-    )
+    told = frame.groupby("slide_id")[["label", "patient_id"]].transform("nunique")
+    _refuse(frame, (told > 1).any(axis=1), "have differing labels or patients between rows", "Correct the table.")
 
 
 def _class_names(labels: pd.Series, columns: list[str], classes: Sequence[str] | None) -> tuple[str, ...]:

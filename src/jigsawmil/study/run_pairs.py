@@ -9,7 +9,8 @@ from ..config import choose
 from ..errors import StudyError
 from ..statistics.metrics import named
 from ..statistics.paired import holm
-from .compare import compare_methods
+from ..tasks import get_task
+from .compare import compare_methods, p_columns
 from .run import Run, open_run
 from .slide_maps import the_cohort
 
@@ -46,7 +47,7 @@ def compare_runs(
         found = compare_methods(both, classes, task, training=runs[0].training(cohorts[0]))
         rows.append(found.assign(variant_a=pair[0], variant_b=pair[1]))
     result = pd.concat(rows, ignore_index=True)
-    for p in ("delong_p", "t_p"):
+    for p in p_columns(get_task(task).measure):
         result[f"{p}_holm"] = holm(result[p].astype(float))
     if pools_patients(runs[0]):
         result["level"] = "patient"  # one row per patient already

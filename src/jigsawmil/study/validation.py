@@ -30,7 +30,7 @@ from ..train.infer import Seen
 from ..train.origin import origin
 from ..train.train_model import check_patients
 from ..train.trained_on import TrainedSlide, find_overlap
-from .compare import COLUMNS, summarise
+from .compare import comparison_columns, summarise
 from .gather import cohort_record, write_slides
 from .job import LOGIT
 from .predictions import pool
@@ -232,7 +232,7 @@ class _Members:
 
     def __init__(self, subject: Subject, cohort: Cohort, attention: bool) -> None:
         self.subject, self.cohort, self.answers = subject, cohort, Answers(subject.card)
-        self.cases: list[dict[str, str]] = []
+        self.cases: list[dict[str, Any]] = []
         self._rows: list[list[dict[str, Any]]] = [[] for _ in members_of(subject.model)]
         self._attention: list[dict[str, Any]] | None = [{} for _ in self._rows] if attention else None
         self._slides = dict(cohort_groups(cohort, subject.card.level))
@@ -240,10 +240,11 @@ class _Members:
     def add(self, seen: Seen) -> None:
         first, task = self.cohort.slides[self._slides[seen.name][0]], self.answers.task
         label = self.cohort.label_of(first)
-        self.cases.append({"slide_id": seen.name, "patient_id": first.patient_id, "label": label})
+        truth = task.truth(first.label, self.cohort.classes)
+        self.cases.append({"slide_id": seen.name, "patient_id": first.patient_id, "label": label, **truth})
         self.answers.add(seen)
         for number, own in enumerate(seen.members or (seen,)):
-            logits = {f"{LOGIT}{i}": float(value) for i, value in enumerate(own.logits)}
+            logits = {f"{LOGIT}{i}": float(value) for i, value in enumerate(own.scores)}
             row = task.row(own.probabilities, self.cohort.classes)
             self._rows[number].append({**self.cases[-1], **row, **logits})
             if self._attention is not None:
@@ -280,8 +281,9 @@ def _write_tables(run: RunFolder, members: _Members, cohort: Cohort) -> None:
     first = {"variant": members.subject.variant, "fold": 0, "seed": 0}
     answers, task = members.answers, members.answers.task
 
-    def table(cases: Sequence[dict[str, str]], rows: Sequence[dict[str, Any]]) -> pd.DataFrame:
-        own = [{key: value for key, value in row.items() if key != "prediction"} for row in rows]
+    def table(cases: Sequence[dict[str, Any]], rows: Sequence[dict[str, Any]]) -> pd.DataFrame:
+        extra = {"prediction"} - set(task.columns(cohort.classes))
+        own = [{key: value for key, value in row.items() if key not in extra} for row in rows]
         return pd.DataFrame([{**first, **case, **row} for case, row in zip(cases, own, strict=True)])
 
     def summary(predictions: pd.DataFrame) -> pd.DataFrame:
@@ -291,14 +293,15 @@ def _write_tables(run: RunFolder, members: _Members, cohort: Cohort) -> None:
     figures = summary(predictions)
     one_label = predictions.groupby("patient_id")["label"].nunique().max() == 1
     if members.subject.card.level == "slide" and one_label:
-        label_of = dict(zip(predictions["patient_id"], predictions["label"], strict=True))
+        first_of = {case["patient_id"]: case for case in reversed(members.cases)}
         names, rows = answers.of_patients({case["slide_id"]: case["patient_id"] for case in members.cases})
-        cases = [{"slide_id": name, "patient_id": name, "label": label_of[name]} for name in names]
+        cases = [{**first_of[name], "slide_id": name} for name in names]
         patients = table(cases, rows)
         by_patient = summary(patients)
-        figures["auc_patient"] = by_patient["auc_patient"]  # of mean logits, as `predict` has them
+        own = f"{task.measure.name}_patient"
+        figures[own] = by_patient[own]  # of mean scores, as `predict` has them
         write_csv(patients.assign(cohort=EXTERNAL), run.table("patient_predictions"))
         write_csv(by_patient, run.table("patient_summary"))
     write_csv(predictions.assign(cohort=EXTERNAL), run.table("predictions"))
     write_csv(figures, run.table("summary"))
-    write_csv(pd.DataFrame(columns=[*COLUMNS, "cohort"]), run.table("comparisons"))
+    write_csv(pd.DataFrame(columns=[*comparison_columns(task.measure), "cohort"]), run.table("comparisons"))

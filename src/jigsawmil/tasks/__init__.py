@@ -9,10 +9,14 @@ class FocalTask(BinaryTask):
 register_task(FocalTask())      # Cohort.read(..., task="focal"), --task focal, `task = "focal"` in a study file
 """
 
+from __future__ import annotations
+
 import pkgutil
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from importlib import import_module
-from typing import Any
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
 
 from ..config import choose, require
 from ..errors import ConfigError
@@ -20,15 +24,18 @@ from .binary import BinaryTask
 from .classes import ClassTask, sort_classes
 from .multiclass import MulticlassTask
 from .ordinal import OrdinalTask
-from .task import FIGURES, Targets, Task
+from .task import FIGURES, Measure, Targets, Task
+
+if TYPE_CHECKING:
+    import pandas as pd
 
 __all__ = [
-    "FIGURES", "TASKS", "BinaryTask", "ClassTask", "MulticlassTask", "OrdinalTask", "Targets", "Task", "choose_task",
-    "figure_headers", "get_task",
+    "FIGURES", "TASKS", "BinaryTask", "ClassTask", "Measure", "MulticlassTask", "OrdinalTask", "Targets", "Task",
+    "choose_task", "column_task", "figure_headers", "get_task", "measure_of",
     "reading_options", "register_task", "sort_classes", "task_of_table",
 ]  # fmt: skip
 
-SHARED = {"task", "classes", "heads"}  # files that hold no task; every other ends with TASK
+SHARED = {"task", "classes", "heads", "value_heads", "numeric"}  # files that hold no task; every other ends with TASK
 _files = [file.name for file in pkgutil.iter_modules(__path__) if file.name not in SHARED]
 TASKS: dict[str, Task] = {task.name: task for task in (import_module(f".{name}", __name__).TASK for name in _files)}
 BINARY, MULTICLASS, ORDINAL = (TASKS[kind.name] for kind in (BinaryTask, MulticlassTask, OrdinalTask))
@@ -52,6 +59,40 @@ def get_task(name: str | Task) -> Task:
         return name
     choose("task", name, TASKS)
     return TASKS[name]
+
+
+def column_task(task: str | Task | None, given: Sequence[str]) -> Task:
+    """The task by which columns of a label table are found. given: options that name some of them.
+
+    Example: `column_task("binary", ["label_column"])`
+    """
+    kind = BINARY if task is None else get_task(task)
+    for option in given:
+        if option not in kind.column_options:
+            fit = [name for name, other in TASKS.items() if option in other.column_options]
+            raise ConfigError(
+                f"{option} (--{option.replace('_', '-')}) is of the task {' or '.join(fit)}, and the task is "
+                f"{'one of classes' if task is None else kind.name}. Give task= or --task, or leave it out."
+            )
+    return kind
+
+
+def measure_of(table: pd.DataFrame | pd.Series | Mapping[str, Any]) -> Measure:
+    """The measure by which a summary or comparisons compare variants (a table, or a row), from the columns; of several
+    tasks in one table, the one that has values.
+
+    Example: `measure_of(summary).words  # AUC`
+    """
+    known = {measure: [n for n in measure.columns if n in table.keys()] for measure in _measures()}  # noqa: SIM118
+    found = [measure for measure, names in known.items() if names]
+    if len(found) > 1:
+        valued = [measure for measure in found if any(np.any(table[name] == table[name]) for name in known[measure])]
+        found = valued or found
+    return found[0] if found else BINARY.measure
+
+
+def _measures() -> list[Measure]:
+    return list(dict.fromkeys(task.measure for task in TASKS.values()))
 
 
 def figure_headers() -> dict[str, str]:

@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import re
+from abc import abstractmethod
 from collections import Counter, defaultdict
-from collections.abc import Iterable, Iterator, Sequence
-from typing import TYPE_CHECKING
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from numpy.typing import ArrayLike
@@ -14,16 +15,29 @@ from .. import statistics
 from ..bags.spelling import plain_label, spellings
 from ..config import did_you_mean, require
 from ..errors import LabelError
-from .task import Calibration, CalibrationWords, Floats, Integers, LabelProblem, Targets, Task
+from .task import (
+    Booleans,
+    Calibration,
+    CalibrationWords,
+    Floats,
+    Integers,
+    LabelProblem,
+    Measure,
+    Sorted,
+    Targets,
+    Task,
+)
 
 if TYPE_CHECKING:
     import pandas as pd
 
     from ..statistics.intervals import Interval
     from ..statistics.paired import DelongTest
+    from .heads import Head
 
 MANY = 10  # classes, above which a column may be no column of classes
 NOT_DEFINED = float("nan")
+AREA = Measure("auc", "auc_oof", "AUC", "AUROC", 0.5, 0.0, "delong", "DeLong's test", "DeLong", ("auc", "boot"), False)
 
 
 def sort_classes(names: Iterable[str]) -> list[str]:
@@ -40,6 +54,9 @@ def sort_classes(names: Iterable[str]) -> list[str]:
 class ClassTask(Task):
     """Each class against the rest, without an order. fewest, most: numbers of classes."""
 
+    of_classes = True
+    measure = AREA
+    sections = ("curves", "calibration", "confusion")
     fewest: int = 2
     most: int | None = None
 
@@ -100,21 +117,84 @@ class ClassTask(Task):
             text = f"{len(single)} label{'s' * (len(single) > 1)} with one patient only"
             yield LabelProblem("single-member", text, "Nothing can be learned and tested with one.", single)
 
+    def label_counts(self, labels: Sequence[str]) -> str:
+        counts = Counter(labels)
+        return f"Slides for each class: {', '.join(f'{name!r} {counts[name]}' for name in sort_classes(counts))}."
+
+    def cohort_rows(self, labels: Sequence[str], classes: Sequence[str]) -> list[tuple[str, Booleans]]:
+        return [(name, np.asarray(labels, dtype=object) == name) for name in classes]
+
+    def label(self, value: Any, classes: Sequence[str]) -> str:
+        return classes[value]
+
     # Model
+
+    def probabilities(self, scores: Floats, classes: int) -> Floats:
+        """By the head itself, of the logits."""
+        import torch
+
+        with torch.random.fork_rng(devices=[]):  # a head draws weights, which take no part here
+            head = self.head(1, classes)
+        return head.probabilities(torch.from_numpy(scores)).numpy()
+
+    def head_for(self, width: int, classes: int, loss: str = "") -> Head:
+        self.check_loss(loss)
+        return self.head(width, classes)
+
+    @abstractmethod
+    def head(self, width: int, classes: int) -> Head:
+        """Imports torch, as nothing else of a task does."""
 
     def check_classes(self, number: int) -> None:
         fits = self.fewest <= number <= (self.most or number)
         exact = self.most == self.fewest
         require("classes", number, fits, str(self.most) if exact else f"at least {self.fewest} for {self.name}")
 
-    def validation(self, y: Integers, p: Floats) -> tuple[float, float]:
+    def validation(self, y: Integers, p: Floats, losses: Floats) -> tuple[float, float]:
         """Log loss, and the AUC over the classes that are there: a validation set may lack one."""
         from sklearn.metrics import roc_auc_score  # ours differs in the last bit, and traces hold its values
 
         loss = -np.log(np.clip(p[np.arange(len(y)), y], 1e-7, None)).mean()
         return float(loss), statistics.macro_auc(y, p, absent="skip", area=roc_auc_score)
 
+    def spread_of(self, scores: Floats, classes: int) -> Floats:
+        """Log-odds of the class that is called."""
+        if scores.shape[2] == 1:
+            return scores[:, :, 0]
+        called = self.decision(self.probabilities(scores.mean(axis=0), classes))
+        own = np.stack([self.probabilities(each, classes)[np.arange(len(called)), called] for each in scores])
+        own = own.clip(1e-12, 1 - 1e-12)
+        return np.log(own / (1 - own))
+
     # Predictions
+
+    def decision(self, p: ArrayLike) -> Integers:
+        """(case,): index of the class that is called."""
+        return np.asarray(p).argmax(axis=-1)
+
+    def called(self, p: Floats) -> int:
+        return int(self.decision(p))
+
+    def brief(self, p: Floats, classes: Sequence[str]) -> str:
+        return classes[self.called(p)]
+
+    def title(self, p: Floats, classes: Sequence[str]) -> str:
+        shown = self.shown(p)
+        return f"{classes[self.called(p)]}, probability of {classes[shown]} {p[shown]:.2f}"
+
+    def output_words(self, index: int, classes: Sequence[str]) -> str:
+        return f"probability of {classes[index]}"
+
+    def call(self, p: ArrayLike, classes: Sequence[str]) -> dict[str, Any]:
+        return {"prediction": classes[int(self.decision(p))]}
+
+    def said(self, p: Floats, classes: Sequence[str]) -> str:
+        called = int(self.decision(p))
+        return f"{classes[called]}, p = {p[called]:.2f}"
+
+    def row_words(self, row: Mapping[str, Any], classes: Sequence[str]) -> str:
+        told = ", ".join(f"{self.column_words(name, classes)} {row[name]:.3f}" for name in self.columns(classes))
+        return f"{row['prediction']} ({told})"
 
     def columns(self, classes: Sequence[str]) -> tuple[str, ...]:
         return tuple(f"probability_{name}" for name in classes)
@@ -152,18 +232,52 @@ class ClassTask(Task):
     def further_figures(self, y: Integers, p: Floats) -> dict[str, float]:
         return {}
 
+    def bounds(
+        self, y: Integers, p: Floats, patients: ArrayLike, *, resamples: int = 2000, seed: int = 0
+    ) -> dict[str, float]:
+        exact = self.interval(y, p, patients)
+        boot = self.bootstrap(y, p, patients, np.random.default_rng(seed), resamples=resamples)
+        return {"auc_low": exact.low, "auc_high": exact.high, "boot_low": boot.low, "boot_high": boot.high}
+
+    def test(
+        self, y: Integers, p: Floats, q: Floats, patients: ArrayLike, *, clustered: bool = False
+    ) -> dict[str, float]:
+        found = self.difference(y, p, q, patients if clustered else None)
+        return {"difference": found.difference, "delong_z": found.z, "delong_p": found.p}
+
     def interval(self, y: Integers, p: Floats, patients: ArrayLike) -> Interval:
+        """With an analytic interval; nan if there is none."""
         return statistics.Interval(NOT_DEFINED, NOT_DEFINED, NOT_DEFINED)
 
     def bootstrap(
         self, y: Integers, p: Floats, patients: ArrayLike, rng: np.random.Generator, *, resamples: int
     ) -> Interval:
+        """With an interval over resampled patients."""
         return statistics.bootstrap_interval(y, p, patients, rng, resamples=resamples)
 
     def difference(self, y: Integers, p: Floats, q: Floats, clusters: ArrayLike | None = None) -> DelongTest:
         return statistics.DelongTest(self.area(y, p) - self.area(y, q), NOT_DEFINED, NOT_DEFINED)
 
     # Report
+
+    def sort_cases(self, y: Integers, p: Floats) -> list[Sorted]:
+        """The surest right, then the surest wrong."""
+        called = self.decision(p)
+        sure = p[np.arange(len(called)), called]
+        found = []
+        for right, title, empty in (
+            (True, "Most confidently right", "Every case was called wrongly."),
+            (False, "Most confidently wrong", "No case was called wrongly."),
+        ):
+            rows = np.flatnonzero((called == y) == right)
+            found.append(Sorted(title, rows[np.argsort(-sure[rows], kind="stable")], empty))
+        return found
+
+    def case_lines(self, y: Any, p: Floats, classes: Sequence[str]) -> list[str]:
+        return [f"is {classes[y]}", f"called {self.said(p, classes)}"]
+
+    def right(self, label: str, p: Floats, classes: Sequence[str]) -> bool | None:
+        return bool(classes[int(self.decision(p))] == label)
 
     def curves(self, classes: Sequence[str]) -> dict[int, str]:
         return {index: f"{name} against the rest" for index, name in enumerate(classes)}

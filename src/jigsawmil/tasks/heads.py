@@ -1,6 +1,8 @@
 """Heads f: a bag's vector to logits, and what they mean as probability and as loss."""
 
 from abc import ABC, abstractmethod
+from collections.abc import Sequence
+from typing import ClassVar
 
 import torch
 import torch.nn.functional as F
@@ -8,23 +10,54 @@ from torch import Tensor, nn
 
 
 class Head(nn.Module, ABC):
-    """Linear in z up to constants: the share of a patch in a logit is its share of z times `linear.weight`."""
+    """Linear in z up to constants: the share of a patch in a logit is its share of z times `weight`."""
+
+    recalls: ClassVar[bool] = False  # whether `recall` is to be called before each epoch
 
     def __init__(self, width: int, logits: int) -> None:
         super().__init__()
         self.linear = nn.Linear(width, logits)
+        self.memory = nn.Module()  # its buffers: what is known of the targets of training, see `learn_targets`
 
     def forward(self, z: Tensor) -> Tensor:
         """(bag, width) to (bag, logit)."""
         return self.linear(z)
 
+    @property
+    def weight(self) -> Tensor:
+        """(logit, width)"""
+        return self.linear.weight * self.unit
+
+    @property
+    def unit(self) -> Tensor | float:
+        """What one unit of the linear map is in the logits."""
+        return 1.0
+
+    def in_units(self, raw: Tensor) -> Tensor:
+        """(bag, logit) of a linear map, or of a model from elsewhere, as logits."""
+        return raw
+
+    def learn_targets(self, labels: Tensor, classes: Sequence[str]) -> None:
+        """Before training: what the head has to know of the targets of the training fold. classes: of the cohort."""
+
+    def recall(self, logits: Tensor, labels: Tensor) -> None:
+        """Before each epoch, if `recalls`: the logits of all training bags in evaluation mode."""
+
     @abstractmethod
     def probabilities(self, logits: Tensor) -> Tensor:
-        """(bag, class)."""
+        """(bag, output)."""
+
+    def scores(self, logits: Tensor) -> Tensor:
+        """(bag, score): what the members of an ensemble average, and `Task.probabilities` reads."""
+        return logits
 
     @abstractmethod
     def loss(self, logits: Tensor, labels: Tensor) -> Tensor:
         """(bag,). labels: the target values of the task."""
+
+    def held_out(self, logits: Tensor, labels: Tensor) -> Tensor:
+        """(bag,): the loss by which bags are judged that were held out."""
+        return self.loss(logits, labels)
 
 
 class BinaryHead(Head):

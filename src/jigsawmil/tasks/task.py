@@ -5,23 +5,23 @@ from __future__ import annotations
 import copy
 from abc import ABC, abstractmethod
 from collections.abc import Iterable, Mapping, Sequence
-from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple, Self
+from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple, Protocol, Self
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from ..errors import LabelError
+from ..config import require
 
 if TYPE_CHECKING:
     import pandas as pd
 
-    from ..statistics.intervals import Interval
-    from ..statistics.paired import DelongTest
+    from ..statistics.intervals import BootstrapTest
     from .heads import Head
 
 Floats = NDArray[np.float64]
 Integers = NDArray[np.int64]
 Booleans = NDArray[np.bool_]
+Values = NDArray[Any]  # target values: class indices, or numbers
 
 FIGURES = {  # headers in tables, which show them in this order while there is room
     "auc_patient": "AUC by\npatient",
@@ -29,7 +29,7 @@ FIGURES = {  # headers in tables, which show them in this order while there is r
     "balanced_accuracy": "balanced\naccuracy",
     "auprc": "AUPRC",
     "f1": "F1",
-    "mae": "error in\ngrades",
+    "mae": "mean abs.\nerror",
     "brier": "Brier",
     "ece": "ECE",
     "calibration_slope": "calibr.\nslope",
@@ -37,11 +37,86 @@ FIGURES = {  # headers in tables, which show them in this order while there is r
 }
 
 
+class Measure(NamedTuple):
+    """The figure by which methods are compared, and what tables and reports call it.
+
+    A summary has the columns NAME_mean, NAME_std, `pooled`, NAME_low and NAME_high; comparisons have NAME_a, NAME_b and
+    TEST_p, the p-value of the paired test.
+    """
+
+    name: str
+    pooled: str
+    words: str  # in tables
+    full: str  # in sentences
+    chance: float  # of predictions that know nothing
+    least: float  # of all predictions
+    test: str
+    test_words: str
+    test_name: str  # in tables
+    intervals: tuple[str, ...] = ()  # figures with bounds, NAME_low and NAME_high
+    bounded: bool = True  # comparisons have the bounds of the difference, `low` and `high`
+    of_what: str = ""  # what figures are of; empty: of a class or all classes, see `of`
+
+    def of(self, positive: object) -> str:
+        """What the figures of a summary are of. positive: its column of this name, if it has one."""
+        if self.of_what:
+            return self.of_what
+        return f"positive class {positive}" if isinstance(positive, str) else "each class against the rest"
+
+    @property
+    def columns(self) -> tuple[str, ...]:
+        """Those by which a table is known to be of this measure."""
+        return (self.pooled, *(f"{self.name}_{end}" for end in ("a", "true")))
+
+    @property
+    def tested(self) -> tuple[str, ...]:
+        """Columns of `Task.test`."""
+        return ("difference", *(("low", "high") if self.bounded else ()), f"{self.test}_z", f"{self.test}_p")
+
+    @property
+    def needed(self) -> tuple[str, ...]:
+        """Columns of a summary that every reader counts on."""
+        return ("variant", "folds", f"{self.name}_mean", f"{self.name}_std", self.pooled, "slides", "patients")
+
+
+def resampled_measure(
+    name: str, words: str, of_what: str, *, chance: float, least: float, intervals: tuple[str, ...]
+) -> Measure:
+    """One whose paired test resamples patients."""
+    tests = ("boot", "the patient bootstrap", "bootstrap")
+    return Measure(name, name, words, words, chance, least, *tests, intervals, of_what=of_what)
+
+
+def resampled_test(found: BootstrapTest) -> dict[str, float]:
+    """The columns of its paired test."""
+    return {
+        "difference": found.difference, "low": found.low, "high": found.high, "boot_z": found.z, "boot_p": found.p,
+    }  # fmt: skip
+
+
 class Targets(NamedTuple):
     """Labels as a task sees them."""
 
     classes: tuple[str, ...]  # names of the outputs, in the order of the columns of `Head.probabilities`
-    values: Integers  # (slide,): what `Head.loss` compares the logits with
+    values: Values  # (slide,), or (slide, several): what `Head.loss` compares the logits with
+
+
+class Sorted(NamedTuple):
+    """Cases of a report's section "Slides to look at", the first of them shown. empty: said if there are none."""
+
+    title: str
+    rows: Integers
+    empty: str = ""
+
+
+class LabelCells(Protocol):
+    """A table of labels, as a task looks for its columns."""
+
+    @property
+    def name(self) -> str: ...
+    def pick(self, role: str, known: Sequence[str], named: str | None) -> str | None: ...
+    def pick_label(self, named: str | None, taken: set[str | None]) -> str: ...
+    def found(self) -> str: ...
 
 
 class LabelProblem(NamedTuple):
@@ -69,28 +144,32 @@ class CalibrationWords(NamedTuple):
 class Task(ABC):
     """One kind of prediction, as an object without state: `register_task(MyTask())` makes its name known everywhere.
 
-    Shapes: y (case,) are target values, p (case, class) the probabilities of the head; `classes` are their names.
-
-    `ClassTask` (classes.py) implements most of this for tasks that predict one class of several. A task of another kind
-    derives from `Task` itself. A `SurvivalTask` would override
-
-    - `targets`: read time and event from the label (`12.5+` for a censored case, or a second column), with values
-      (slide, 2) and one output, `classes = ("risk",)`; `label_problems`: negative times, no event at all;
-      `strata`: the event indicator, so that every fold has events;
-    - `head`: one logit, the log-risk; Cox or discrete-time loss; `probabilities` returns the risk;
-    - `columns`, `row`, `matrix`: a column `risk` instead of probabilities; `decision`: high or low risk;
-    - `validation`, `area`, `score`, `interval`, `bootstrap`, `difference`: the C-index, with its own test;
-    - `sections`: no ROC, calibration or confusion; `curves` is then never asked for;
-    - `shown` and `evidence` need no change from those of a binary task: there is one logit.
-
-    Regression does the same with a measured value. Several targets are one task whose `classes` name all outputs.
+    Shapes: y (case,) or (case, several) are target values, p (case, output) what the head predicts; `classes` are the
+    names of its outputs. `ClassTask` (classes.py) implements most of this for tasks that predict one class of several,
+    where p are probabilities.
     """
 
     name: str  # in --task, study files, study.json and model.json
+    of_classes: bool = False  # whether one class of several is predicted, so that tables hold their probabilities
+    measure: Measure
+    losses: tuple[str, ...] = ()  # names of the losses to choose from, the default first; none: there is one
     headers: ClassVar[Mapping[str, str]] = {}  # figures of `score` that only this task has -> header in tables
-    sections: tuple[str, ...] = ("curves", "calibration", "confusion")  # which the report has, beside the tables
+    sections: tuple[str, ...] = ()  # which the report has, beside the tables
+    column_options: tuple[str, ...] = ("label_column",)  # options that name columns of the label table
 
     # Labels
+
+    def pick_columns(self, table: LabelCells, named: Mapping[str, Any], taken: set[str | None]) -> tuple[str, ...]:
+        """The columns that the label is read from. named: values of `column_options`; taken: columns of other roles."""
+        return (table.pick_label(named.get("label_column"), taken),)
+
+    def join_cells(self, columns: Sequence[str], cells: Sequence[str]) -> str:
+        """The label of a row, as text; "" if it is missing."""
+        return cells[0]
+
+    def text_of(self, label: object) -> str:
+        """A label that was given in Python, as text."""
+        return str(label).strip()
 
     @abstractmethod
     def targets(self, labels: Sequence[str], positive: str | None = None) -> Targets:
@@ -98,10 +177,10 @@ class Task(ABC):
 
         positive: the class that the user calls positive."""
 
-    def values_of(self, labels: Sequence[str], classes: Sequence[str]) -> Integers:
+    @abstractmethod
+    def values_of(self, labels: Sequence[str], classes: Sequence[str]) -> Values:
         """Target values of the labels of another cohort, under the classes of a trained model; a LabelError names
         labels that it does not know."""
-        raise LabelError(f"{self.name}: a model of this task cannot be held against the labels of another cohort yet.")
 
     def reads_as(self) -> str:
         """The task by which the label table of another cohort is read first: that cohort may lack some classes."""
@@ -111,16 +190,42 @@ class Task(ABC):
         """For the audit of a label table. slides: (patient id, label) of each."""
         return ()
 
-    def strata(self, values: Integers) -> Integers:
+    @abstractmethod
+    def label_counts(self, labels: Sequence[str]) -> str:
+        """What the labels of all slides are, in a line of the audit."""
+
+    @abstractmethod
+    def cohort_rows(self, labels: Sequence[str], classes: Sequence[str]) -> list[tuple[str, Booleans]]:
+        """Groups of slides that a report counts: title, and whether each slide belongs to it."""
+
+    rows_title = "class"  # what these groups are
+
+    def cohort_words(self, labels: Sequence[str], classes: Sequence[str]) -> str:
+        """The same in a phrase."""
+        return ", ".join(f"{rows.sum()} {title}" for title, rows in self.cohort_rows(labels, classes))
+
+    def strata(self, values: Values) -> Integers:
         """(slide,): index of the group that is spread evenly over folds."""
         return values
 
     def stratum_names(self, classes: Sequence[str]) -> Sequence[str]:
         return classes
 
+    def check_enough(self, values: Values, patients: ArrayLike, folds: int) -> str:
+        """What keeps slides from being split into so many folds; "" if nothing does."""
+        return ""
+
+    def check_fold(self, train: Values, test: Values, classes: Sequence[str]) -> str:
+        """What keeps a model from being trained on some target values, or tested on others; "" if nothing does."""
+        return ""
+
+    @abstractmethod
     def label(self, value: Any, classes: Sequence[str]) -> str:
         """A target value as tables have it: the inverse of `targets`."""
-        return classes[value]
+
+    def truth(self, value: Any, classes: Sequence[str]) -> dict[str, float]:
+        """The same in columns of their own, if a table of predictions has such."""
+        return {}
 
     # Model
 
@@ -128,23 +233,33 @@ class Task(ABC):
     def check_classes(self, number: int) -> None:
         """A ConfigError if there can be no head for that many classes."""
 
-    @abstractmethod
-    def head(self, width: int, classes: int) -> Head:
-        """Imports torch, as nothing else of a task does."""
-
-    def probabilities(self, logits: Floats, classes: int) -> Floats:
-        """(case, class) from the logits of the head (case, logit), by the head itself."""
-        import torch
-
-        with torch.random.fork_rng(devices=[]):  # a head draws weights, which take no part here
-            head = self.head(1, classes)
-        return head.probabilities(torch.from_numpy(logits)).numpy()
+    def check_loss(self, loss: str) -> None:
+        """A ConfigError if the task has no such loss; "" is its default."""
+        names = ", ".join(self.losses) if self.losses else f"none, for {self.name} has one loss"
+        require("loss", loss, loss in ("", *self.losses), f"{names}. Leave it out for the default")
 
     @abstractmethod
-    def validation(self, y: Integers, p: Floats) -> tuple[float, float]:
-        """Loss, by which an epoch is chosen, and a score to look at."""
+    def head_for(self, width: int, classes: int, loss: str = "") -> Head:
+        """The head with one of the task's losses, "" for the default. Imports torch, as nothing else of a task does."""
+
+    @abstractmethod
+    def probabilities(self, scores: Floats, classes: int) -> Floats:
+        """(case, output) from the scores of the head (case, score), see `Head.scores`."""
+
+    @abstractmethod
+    def validation(self, y: Values, p: Floats, losses: Floats) -> tuple[float, float]:
+        """Loss, by which an epoch is chosen, and a score to look at. losses: (case,) of `Head.held_out`."""
+
+    def spread_of(self, scores: Floats, classes: int) -> Floats:
+        """(member, case): what the members of an ensemble say, so that its standard deviation is their disagreement.
+        scores: (member, case, score)"""
+        return scores.mean(axis=2)
 
     # Predictions
+
+    def of(self, classes: Sequence[str]) -> Self:
+        """The task of outputs of these names; for tasks whose figures depend on the names."""
+        return self
 
     @abstractmethod
     def columns(self, classes: Sequence[str]) -> tuple[str, ...]:
@@ -155,16 +270,48 @@ class Task(ABC):
         return self.columns(classes)
 
     @abstractmethod
-    def row(self, p: ArrayLike, classes: Sequence[str]) -> dict[str, float]:
-        """The columns of one prediction, p (class,)."""
+    def row(self, p: ArrayLike, classes: Sequence[str]) -> dict[str, Any]:
+        """The columns of one prediction, p (output,); further columns may follow."""
+
+    def call(self, p: ArrayLike, classes: Sequence[str]) -> dict[str, Any]:
+        """What stands before `row` in a table of predictions for new slides: what is called."""
+        return {}
 
     @abstractmethod
+    def said(self, p: Floats, classes: Sequence[str]) -> str:
+        """A prediction (output,) in a few words."""
+
+    def decision(self, p: ArrayLike) -> Integers:
+        """(case,): index of the class that is called."""
+        raise NotImplementedError(f"{self.name} calls no class")
+
+    def called(self, p: Floats) -> int:
+        """Index of the output that a prediction (output,) is about: of classes, the one that is called."""
+        return self.shown(p)
+
+    def title(self, p: Floats, classes: Sequence[str]) -> str:
+        """A prediction above a map."""
+        return self.said(p, classes)
+
+    def output_words(self, index: int, classes: Sequence[str]) -> str:
+        """An output as a measurement of a slide."""
+        return classes[index]
+
+    def brief(self, p: Floats, classes: Sequence[str]) -> str:
+        """A prediction in a cell of a list."""
+        return f"{p[self.shown(p)]:.3g}"
+
     def matrix(self, frame: pd.DataFrame, classes: Sequence[str]) -> Floats:
-        """(row, class): the inverse of `row` for a table."""
+        """(row, output): the inverse of `row` for a table."""
+        return frame[list(self.columns(classes))].to_numpy(dtype=float)
 
     def reported(self, number: int) -> Sequence[int]:
-        """Classes whose probability tables print and figures judge; that of the others follows from them."""
+        """Outputs that tables print and figures judge; the others follow from them."""
         return range(number)
+
+    def row_words(self, row: Mapping[str, Any], classes: Sequence[str]) -> str:
+        """A row of predictions for new slides, for people."""
+        return ", ".join(f"{self.column_words(name, classes)} {row[name]:.4g}" for name in self.columns(classes))
 
     threshold: float | None = None  # above which the positive class is called; None: the most probable class is
 
@@ -177,13 +324,9 @@ class Task(ABC):
         task.decision_words = f"a probability above {threshold:.3g}, which was fixed in training"
         return task
 
-    def best_threshold(self, y: Integers, p: Floats) -> float | None:
+    def best_threshold(self, y: Values, p: Floats) -> float | None:
         """The threshold that training fixes by its out-of-fold predictions; None if the task decides without one."""
         return None
-
-    def decision(self, p: ArrayLike) -> Integers:
-        """(case,): index of the class that is called."""
-        return np.asarray(p).argmax(axis=-1)
 
     @abstractmethod
     def column_words(self, column: str, classes: Sequence[str]) -> str:
@@ -193,25 +336,25 @@ class Task(ABC):
 
     @abstractmethod
     def area(self, y: ArrayLike, p: ArrayLike) -> float:
-        """The figure by which variants are compared; nan where it is undefined."""
+        """The figure by which variants are compared, see `measure`; nan where it is undefined."""
 
     @abstractmethod
     def score(self, y: ArrayLike, p: ArrayLike) -> dict[str, float]:
-        """Every figure of merit, `auc` first; `undefined`, the last, counts those that are nan."""
+        """Every figure of merit, that of `measure` first; `undefined`, the last, counts those that are nan."""
 
     @abstractmethod
-    def interval(self, y: Integers, p: Floats, patients: ArrayLike) -> Interval:
-        """The figure with an analytic interval; nan if there is none."""
+    def bounds(
+        self, y: Values, p: Floats, patients: ArrayLike, *, resamples: int = 2000, seed: int = 0
+    ) -> dict[str, float]:
+        """Bounds of the intervals of the figures, by the names of their columns."""
 
     @abstractmethod
-    def bootstrap(
-        self, y: Integers, p: Floats, patients: ArrayLike, rng: np.random.Generator, *, resamples: int
-    ) -> Interval:
-        """The figure with an interval over resampled patients."""
+    def test(
+        self, y: Values, p: Floats, q: Floats, patients: ArrayLike, *, clustered: bool = False
+    ) -> dict[str, float]:
+        """The figure of p minus that of q on the same cases, `difference`, with its test in further columns.
 
-    @abstractmethod
-    def difference(self, y: Integers, p: Floats, q: Floats, clusters: ArrayLike | None = None) -> DelongTest:
-        """The figure of p minus that of q on the same cases, with its test; nan where there is none."""
+        clustered: patients have several cases of different labels."""
 
     def positive(self, classes: Sequence[str]) -> str | None:
         """The class that the figures are of; None: of each against the rest. A column of the summary."""
@@ -223,29 +366,41 @@ class Task(ABC):
     def describe(self, classes: Sequence[str]) -> str:
         """The task in a few words."""
 
+    @abstractmethod
+    def sort_cases(self, y: Values, p: Floats) -> list[Sorted]:
+        """The cases to look at, best first, under one title or several."""
+
+    @abstractmethod
+    def case_lines(self, y: Any, p: Floats, classes: Sequence[str]) -> list[str]:
+        """Truth and prediction of one case."""
+
+    def right(self, label: str, p: Floats, classes: Sequence[str]) -> bool | None:
+        """Whether a case is called rightly; None if nothing is called."""
+        return None
+
     def curves(self, classes: Sequence[str]) -> dict[int, str]:
         """Index of each class that has a ROC curve of its own -> its title."""
         return {}
 
-    def calibration(self, y: Integers, p: Floats) -> Calibration:
+    def calibration(self, y: Values, p: Floats) -> Calibration:
         raise NotImplementedError(f"{self.name} has the section calibration, but no method calibration")
 
     calibration_words = CalibrationWords("", "", "")
-    decision_words = ""  # when a class is called
+    decision_words = ""  # when a class is called; empty if nothing is
 
     # Maps
 
     @abstractmethod
     def shown(self, p: Floats) -> int:
-        """Index of the class that a map of evidence is about. p (class,) of the slide."""
+        """Index of the output that a map of evidence is about. p (output,) of the slide."""
 
     @abstractmethod
     def evidence(self, evidence: Floats, index: int) -> Floats:
-        """(patch,): what speaks for a class if positive, against it if negative. evidence (patch, logit)."""
+        """(patch,): what speaks for an output if positive, against it if negative. evidence (patch, logit)."""
 
-    @abstractmethod
     def evidence_classes(self, number: int) -> tuple[int, ...]:
-        """Classes whose evidence is not another's with its sign changed, or the same."""
+        """Outputs whose evidence is not another's with its sign changed, or the same."""
+        return (0,)
 
     def against(self, index: int, classes: Sequence[str]) -> str:
         """What negative evidence means."""

@@ -12,39 +12,38 @@ from .infer import Seen
 
 
 class Answers:
-    """Collects the answers of one model. A patient's is that of the mean logit of all its slides."""
+    """Collects the answers of one model. A patient's is that of the mean scores of all its slides."""
 
     def __init__(self, card: ModelCard) -> None:
         self.card = card
-        self.task: Task = get_task(card.model.task).at(card.threshold)
+        self.task: Task = get_task(card.model.task).of(card.classes).at(card.threshold)
         self.names: list[str] = []
         self.rows: list[dict[str, Any]] = []  # of slides: prediction, probabilities, and SPREAD of an ensemble
-        self._logits: list[np.ndarray] = []  # (member, logit) of each
+        self._scores: list[np.ndarray] = []  # (member, score) of each
 
     def add(self, seen: Seen) -> dict[str, Any]:
         """The row of a slide, or of a patient if the model pools patients."""
         self.names.append(seen.name)
-        self._logits.append(np.stack([own.logits for own in seen.members or (seen,)]))
+        self._scores.append(np.stack([own.scores for own in seen.members or (seen,)]))
         self.rows.append(self._row(seen.probabilities, seen.spread))
         return self.rows[-1]
 
     @property
-    def logits(self) -> np.ndarray:
-        """(member, case, logit)"""
-        return np.stack(self._logits, axis=1)
+    def scores(self) -> np.ndarray:
+        """(member, case, score)"""
+        return np.stack(self._scores, axis=1)
 
     def of_patients(self, patient_of: Mapping[str, str]) -> tuple[list[str], list[dict[str, Any]]]:
         """Patients in the order of their first slide, and a row of each. patient_of: slide -> patient."""
         groups: dict[str, list[int]] = {}
         for index, name in enumerate(self.names):
             groups.setdefault(patient_of[name], []).append(index)
-        logits = self.logits
-        mean = np.stack([logits[:, rows].mean(axis=1) for rows in groups.values()], axis=1)
+        scores = self.scores
+        mean = np.stack([scores[:, rows].mean(axis=1) for rows in groups.values()], axis=1)
         found = combine(mean, self.card.model.task, self.card.model.classes)
-        spread: Sequence[float | None] = list(found.spread) if len(logits) > 1 else [None] * len(groups)
+        spread: Sequence[float | None] = list(found.spread) if len(scores) > 1 else [None] * len(groups)
         return list(groups), [self._row(p, own) for p, own in zip(found.probabilities, spread, strict=True)]
 
     def _row(self, p: np.ndarray, spread: float | None) -> dict[str, Any]:
-        called = self.card.classes[int(self.task.decision(p))]
         own = {} if spread is None else {SPREAD: float(spread)}
-        return {"prediction": called, **self.task.row(p, self.card.classes), **own}
+        return {**self.task.call(p, self.card.classes), **self.task.row(p, self.card.classes), **own}

@@ -47,25 +47,18 @@ def members_of(model: Model | Ensemble) -> tuple[Model, ...]:
 class Combined(NamedTuple):
     """What members say together."""
 
-    logits: Floats  # (case, logit): the mean
-    probabilities: Floats  # (case, class), of the mean logits
-    spread: Floats  # (case,): standard deviation over members of the log-odds of the class that is called
+    scores: Floats  # (case, score): the mean
+    probabilities: Floats  # (case, output), of the mean scores
+    spread: Floats  # (case,): standard deviation over members, of the log-odds of the class that is called
 
 
-def combine(logits: Floats, task: str, classes: int) -> Combined:
-    """logits: (member, case, logit)."""
+def combine(scores: Floats, task: str, classes: int) -> Combined:
+    """scores: (member, case, score), see `Head.scores`; of classes they are the logits."""
     kind = get_task(task)
-    mean = logits.mean(axis=0)
-    probabilities = kind.probabilities(mean, classes)
-    if logits.shape[2] == 1:
-        odds = logits[:, :, 0]
-    else:
-        called = kind.decision(probabilities)
-        own = np.stack([kind.probabilities(each, classes)[np.arange(len(called)), called] for each in logits])
-        own = own.clip(1e-12, 1 - 1e-12)
-        odds = np.log(own / (1 - own))
-    spread = odds.std(axis=0, ddof=1) if len(logits) > 1 else np.zeros(len(mean))
-    return Combined(mean, probabilities, spread)
+    mean = scores.mean(axis=0)
+    said = kind.spread_of(scores, classes)
+    spread = said.std(axis=0, ddof=1) if len(scores) > 1 else np.zeros(len(mean))
+    return Combined(mean, kind.probabilities(mean, classes), spread)
 
 
 def splits_of_members(cohort: Cohort, split: Fold, settings: Settings, seed: int) -> list[Fold]:

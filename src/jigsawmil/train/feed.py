@@ -46,8 +46,8 @@ class Feed:
         groups = cohort_groups(cohort, level)
         self.names = [name for name, _ in groups]  # bag -> its slide, or its patient
         self.members = [slides for _, slides in groups]  # bag -> its slides
-        labels = cohort.labels
-        self.labels = torch.tensor([int(labels[slides[0]]) for slides in self.members])  # (bag,)
+        first = [slides[0] for slides in self.members]
+        self.labels = torch.from_numpy(cohort.labels[first])  # (bag,), or (bag, several)
 
     def __len__(self) -> int:
         """Number of bags."""

@@ -14,7 +14,7 @@ from ..nn.model import Model
 from ..tasks import get_task
 from .config import TrainConfig
 from .feed import Feed
-from .infer import run_model
+from .infer import held_out_loss, run_model
 from .progress import Epoch, Progress
 from .seeds import epoch_draws
 from .sharing import ALONE, Sharing
@@ -45,6 +45,7 @@ def fit(
     end, too, for other trainings follow that may be interrupted.
     """
     weights = class_weights(feed.labels[list(train)], model.config.classes) if config.class_weights else None
+    model.head.learn_targets(feed.labels[[*train, *validation]], feed.cohort.classes)
     training = Training(model, config, weights)
     if state is not None and state.exists():
         training.load(load_state(state))
@@ -52,6 +53,8 @@ def fit(
 
     while not progress.stop(config):
         start, number = time.perf_counter(), len(progress.epochs) + 1
+        if model.head.recalls:
+            recall(model, feed, train, config, sharing)
         with epoch_draws(seed, number, training.device, sharing.rank) as generator:
             mil, jigsaw = one_pass(training, feed, train, generator, sharing)
         if not all(bool(weight.isfinite().all()) for weight in model.parameters()):
@@ -99,18 +102,30 @@ def evaluate(
     model: Model, feed: Feed, bags: Sequence[int], config: TrainConfig, sharing: Sharing = ALONE
 ) -> tuple[float, float]:
     """Loss and score (of classes: log loss and AUROC) on some bags, in evaluation mode."""
-    items = feed.prepared(sharing.share(bags))
-    found = run_model(model, items, device=config.device, precision=config.precision)
+    mine = sharing.share(bags)
+    found = run_model(model, feed.prepared(mine), device=config.device, precision=config.precision)
     try:
-        own = [seen.probabilities for seen in found]
+        own = [
+            np.append(seen.probabilities, held_out_loss(model, seen, feed.labels[bag : bag + 1]))
+            for bag, seen in zip(mine, found, strict=True)
+        ]
     except NotANumberError:
         if sharing is not ALONE:  # the other processes wait for this one's answers
             raise
         return math.nan, math.nan  # an epoch that is never kept
-    rows = torch.from_numpy(np.stack(own)) if own else torch.zeros(0, model.config.classes, dtype=torch.float64)
-    probabilities = sharing.gather(rows, len(bags)).numpy()
-    labels = feed.labels[list(bags)].numpy()
-    return get_task(model.config.task).validation(labels, probabilities)
+    rows = torch.from_numpy(np.stack(own)) if own else torch.zeros(0, model.config.classes + 1, dtype=torch.float64)
+    answers = sharing.gather(rows, len(bags)).numpy()
+    labels, task = feed.labels[list(bags)].numpy(), get_task(model.config.task).of(feed.cohort.classes)
+    return task.validation(labels, answers[:, :-1], answers[:, -1])
+
+
+def recall(model: Model, feed: Feed, train: Sequence[int], config: TrainConfig, sharing: Sharing = ALONE) -> None:
+    """Show the head the logits of all training bags, in evaluation mode."""
+    mine = sharing.share(train)
+    found = run_model(model, feed.prepared(mine), device=config.device, precision=config.precision)
+    own = [seen.output.logits[0].double().cpu() for seen in found]
+    rows = torch.stack(own) if own else torch.zeros(0, model.head.linear.out_features, dtype=torch.float64)
+    model.head.recall(sharing.gather(rows, len(train)), feed.labels[list(train)])
 
 
 def class_weights(labels: Tensor, classes: int) -> Tensor:

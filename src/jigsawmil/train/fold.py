@@ -4,10 +4,12 @@ from collections.abc import Callable
 from pathlib import Path
 
 from ..cohort.splits import Fold, inner_split
+from ..config import require
 from ..errors import SplitError
 from ..nn.model import Model, seeded_model
 from ..nn.options import METHODS
 from ..nn.regression import PooledRegression
+from ..tasks import get_task
 from .checkpoint import ModelCard
 from .decision import Decision
 from .feed import Feed
@@ -36,6 +38,8 @@ def fit_split(
 
     member: its number in an ensemble, which gives it a seed of its own."""
     cohort, config = feed.cohort, settings.train
+    weighable = get_task(cohort.task).of_classes or not config.class_weights
+    require("class_weights", config.class_weights, weighable, f"false: {cohort.task} predicts no class")
     train, val = list(split.train), list(split.val)
     own = fold_seed(seed, fold, member)
     if METHODS[settings.method].regression:  # a member of an ensemble is judged by what it holds out

@@ -7,6 +7,7 @@ from typing import NamedTuple
 import numpy as np
 import torch
 from numpy.typing import NDArray
+from torch import Tensor
 
 from ..bags.bag import Bag
 from ..errors import NotANumberError
@@ -36,7 +37,7 @@ class Seen:
     batch: Batch
     output: Output
     probabilities: NDArray[np.float64]  # (class,)
-    logits: NDArray[np.float64]  # (logit,)
+    scores: NDArray[np.float64]  # (score,): what the members of an ensemble average, of classes the logits
     members: "tuple[Seen, ...]" = ()  # of an ensemble
     spread: float | None = None  # how far the members of an ensemble disagree, see `Combined`
 
@@ -71,22 +72,23 @@ def _run(model: Model, name: str, batch: Batch, bags: tuple[Bag, ...], precision
             output = model(batch)
         logits = output.logits.float()  # bfloat16 knows 128 probabilities above 1/2
         p = model.probabilities(output._replace(logits=logits))[0].double().cpu().numpy()
+        scores = model.head.scores(logits)[0].double().cpu().numpy()
     if not np.isfinite(p).all():
         raise NotANumberError(
             f"{name}: the model answers {p.tolist()}, expected finite probabilities. Its weights or these features are "
             "damaged or too large; look at the features, or train again with a lower lr."
         )
-    return Seen(name, bags, batch, output, p, logits[0].double().cpu().numpy())
+    return Seen(name, bags, batch, output, p, scores)
 
 
 def _together(found: tuple[Seen, ...], first: Model) -> Seen:
-    """What an ensemble makes of it: mean logits and mean attention; hidden states belong to its members."""
-    logits = np.stack([seen.logits for seen in found])[:, None]
-    mean, probabilities, spread = combine(logits, first.config.task, first.config.classes)
-    output = found[0].output
+    """What an ensemble makes of it: mean scores, logits and attention; hidden states belong to its members."""
+    scores = np.stack([seen.scores for seen in found])[:, None]
+    mean, probabilities, spread = combine(scores, first.config.task, first.config.classes)
+    output, device = found[0].output, found[0].output.logits.device
     none = output.hidden[:, :0]
     output = Output(
-        logits=torch.from_numpy(mean).to(output.logits.device),
+        logits=torch.from_numpy(np.mean([seen.output.logits.double().cpu() for seen in found], axis=0)).to(device),
         attention=torch.stack([seen.output.attention.float() for seen in found]).mean(dim=0),
         hidden=none,
         jigsaw_logits=None,
@@ -94,3 +96,10 @@ def _together(found: tuple[Seen, ...], first: Model) -> Seen:
     )
     batch, bags = found[0].batch, found[0].bags
     return Seen(found[0].name, bags, batch, output, probabilities[0], mean[0], found, float(spread[0]))
+
+
+def held_out_loss(model: Model, seen: Seen, labels: Tensor) -> float:
+    """Of a bag that the model was not fitted to. labels: (1,) or (1, several)"""
+    with torch.inference_mode():
+        logits = seen.output.logits.float()
+        return float(model.head.held_out(logits, labels.to(logits.device))[0])

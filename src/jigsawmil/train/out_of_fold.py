@@ -29,34 +29,32 @@ class Assessment(NamedTuple):
     threshold: float | None = None
 
 
-Held = dict[int, Floats]  # bag -> (logit,) by a member that held it out
+Held = dict[int, Floats]  # bag -> (score,) by a member that held it out
 
 
 def predict_held_out(model: Model, feed: Feed, slides: Sequence[str], settings: Settings) -> Held:
-    """Logits of the bags that hold these slides."""
+    """Scores of the bags that hold these slides."""
     bags = feed.bags_of(slides)
     found = run_model(model, feed.prepared(bags), device=settings.train.device, precision=settings.train.precision)
-    return {bag: seen.logits for bag, seen in zip(bags, found, strict=True)}
+    return {bag: seen.scores for bag, seen in zip(bags, found, strict=True)}
 
 
 def assess(cohort: Cohort, level: str, parts: Sequence[Held]) -> Assessment:
     """Figures and threshold from what each member says of its held-out part; of several members that held out the same
-    bag (of a committee, one of each kind), the mean logit. If bags were held out by no member (a single model, a
+    bag (of a committee, one of each kind), the mean score. If bags were held out by no member (a single model, a
     training without stopping), or some by more members than others, nothing is known."""
     groups = cohort_groups(cohort, level)
     said = [[part[bag] for part in parts if bag in part] for bag in range(len(groups))]
-    if len({len(logits) for logits in said}) != 1 or not said[0]:
+    if len({len(scores) for scores in said}) != 1 or not said[0]:
         return Assessment()
-    task, first = get_task(cohort.task), [slides[0] for _, slides in groups]
-    mean = np.stack([np.mean(logits, axis=0) for logits in said])
+    task, first = get_task(cohort.task).of(cohort.classes), [slides[0] for _, slides in groups]
+    mean = np.stack([np.mean(scores, axis=0) for scores in said])
     y, p = cohort.labels[first], task.probabilities(mean, len(cohort.classes))
     patients = cohort.patients[first]
     threshold = task.best_threshold(y, p)
-    interval = task.interval(y, p, patients)
-    boot = task.bootstrap(y, p, patients, np.random.default_rng(0), resamples=2000)
+    bounds = task.bounds(y, p, patients)
     figures = task.at(threshold).score(y, p)
-    area = {"auc_oof": figures.pop("auc"), "auc_low": interval.low, "auc_high": interval.high}
-    area |= {"boot_low": boot.low, "boot_high": boot.high}
+    area = {task.measure.pooled: figures.pop(task.measure.name), **bounds}
     figures.pop("undefined", None)
     known = {name: None if np.isnan(value) else float(value) for name, value in {**area, **figures}.items()}
     words = ONE if len(said[0]) == 1 else f"each patient by the {len(said[0])} members that held it out"
@@ -69,9 +67,10 @@ def performance_lines(card: ModelCard) -> list[str]:
     task, figures = get_task(card.model.task), card.performance
     lines = []
     if figures is not None:
-        kind = "auc" if figures.get("auc_low") is not None else "boot"
-        reached = f"{shown(figures['auc_oof'])} [{shown(figures[f'{kind}_low'])}, {shown(figures[f'{kind}_high'])}]"
-        lines.append(f"Out of fold, {figures['predictions']}: AUROC {reached} on {figures['slides']} cases.")
+        own = task.measure
+        kind = own.name if figures.get(f"{own.name}_low") is not None else "boot"
+        reached = f"{shown(figures[own.pooled])} [{shown(figures[f'{kind}_low'])}, {shown(figures[f'{kind}_high'])}]"
+        lines.append(f"Out of fold, {figures['predictions']}: {own.full} {reached} on {figures['slides']} cases.")
         lines.append(
             "The ensemble averages all members, so it is likely to be better; but members also stop by the patients "
             "they hold out, which favours this figure a little."
@@ -85,7 +84,8 @@ def performance_lines(card: ModelCard) -> list[str]:
             "No out-of-fold performance: only an ensemble (--members 2 or more) that stops early has one. "
             "`compare` cross-validates."
         )
-    lines.append(f"A class is called by {task.at(card.threshold).decision_words}.")
+    if words := task.at(card.threshold).decision_words:
+        lines.append(f"A class is called by {words}.")
     return lines
 
 

@@ -40,18 +40,20 @@ def fit_regression(
     start, bags = time.perf_counter(), feed.bags_of(slides)
     seen = run_model(model, feed.prepared(bags), device=config.device, precision="float32")
     z = torch.stack([model.pool(one.batch)[0] for one in seen]).double().cpu()
-    labels = feed.labels[bags]
+    labels, classes = feed.labels[bags], feed.cohort.classes
     weights = class_weights(labels, model.config.classes) if config.class_weights else None
     inner = _inner_folds(feed, slides, bags, seed)
-    task, found = get_task(model.config.task), {}
+    task, found = get_task(model.config.task).of(classes), {}
     for ridge in RIDGES:
-        rows = torch.zeros(len(bags), model.config.classes, dtype=torch.float64)
+        rows, losses = torch.zeros(len(bags), len(classes), dtype=torch.float64), torch.zeros(len(bags))
         for train, test in inner:
-            own = Regression.fit(model, z[train], labels[train], ridge, weights)
-            rows[test] = own.head.probabilities(own.logits(z[test]))
-        found[ridge] = task.validation(labels.numpy(), rows.numpy())
+            own = Regression.fit(model, z[train], labels[train], classes, ridge, weights)
+            logits = own.logits(z[test])
+            rows[test] = own.head.probabilities(logits).double()
+            losses[test] = own.head.held_out(logits, labels[test]).detach().float()
+        found[ridge] = task.validation(labels.numpy(), rows.numpy(), losses.numpy())
     best = min(RIDGES, key=lambda ridge: found[ridge][0])
-    fitted = Regression.fit(model, z, labels, best, weights)
+    fitted = Regression.fit(model, z, labels, classes, best, weights)
     model.centre.copy_(fitted.centre)
     model.scale.copy_(fitted.scale)
     model.head.load_state_dict(fitted.head.state_dict())
@@ -71,12 +73,20 @@ class Regression(NamedTuple):
 
     @classmethod
     def fit(
-        cls, model: PooledRegression, z: Tensor, labels: Tensor, ridge: float, weights: Tensor | None
+        cls,
+        model: PooledRegression,
+        z: Tensor,
+        labels: Tensor,
+        classes: Sequence[str],
+        ridge: float,
+        weights: Tensor | None,
     ) -> "Regression":
         """z: (bag, column). weights: (class,)"""
         centre, spread = z.mean(dim=0), z.std(dim=0, correction=0)
         scale = torch.where(spread > 1e-8 * (1 + centre.abs()), spread, 1.0)  # a column that never changes says nothing
-        head = get_task(model.config.task).head(z.shape[1], model.config.classes).double()
+        config = model.config
+        head = get_task(config.task).head_for(z.shape[1], config.classes, config.loss).double()
+        head.learn_targets(labels, classes)
         for parameter in head.parameters():
             torch.nn.init.zeros_(parameter)
         own, x = cls(head, centre, scale), (z - centre) / scale
@@ -87,6 +97,8 @@ class Regression(NamedTuple):
 
         def loss() -> Tensor:
             optimiser.zero_grad()
+            if head.recalls:
+                head.recall(head(x).detach(), labels)
             total = (each * head.loss(head(x), labels)).mean() + ridge / 2 * head.linear.weight.square().sum()
             total.backward()
             return total

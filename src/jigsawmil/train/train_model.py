@@ -154,9 +154,9 @@ def refuse_model(out: Path) -> None:
 
 def check_patients(cohort: Cohort) -> None:
     """A patient can be one bag only if its slides have one label."""
-    mixed: dict[str, set[int]] = {}
-    for patient, label in zip(cohort.patients, cohort.labels, strict=True):
-        mixed.setdefault(str(patient), set()).add(int(label))
+    mixed: dict[str, set[str]] = {}
+    for slide in cohort.slides:
+        mixed.setdefault(slide.patient_id, set()).add(cohort.label_of(slide))
     wrong = [patient for patient, labels in mixed.items() if len(labels) > 1]
     if wrong:
         raise LabelError(

@@ -73,8 +73,8 @@ class Library:
         self._lock = threading.Lock()
 
     def table(self, cohort: str, variant: str, seed: int) -> pd.DataFrame:
-        """slide_id, patient_id, label, predicted, p (of the predicted class), spread (of an ensemble's members, else
-        NaN), right; one row per slide of the cohort.
+        """slide_id, patient_id, label, predicted, p (what is predicted, of classes the probability), spread (of an
+        ensemble's members, else NaN), right (None if no class is predicted); one row per slide of the cohort.
 
         A slide that no finished job has tested has the prediction "" and p NaN.
         """
@@ -84,13 +84,14 @@ class Library:
         found = found[(found["cohort"] == cohort) & (found["variant"] == variant) & (found["seed"] == seed)]
         task = run.deciding(cohort)
         p = task.matrix(found, classes)
-        called = task.decision(p)
+        called = [task.called(own) for own in p]
         spread = found[SPREAD] if SPREAD in found else [np.nan] * len(found)
         rows = zip(found["slide_id"], called, p, spread, strict=True)
-        best = {case: (classes[i], float(own[i]), float(spread)) for case, i, own, spread in rows}
+        best = {case: (task.brief(own, classes), float(own[i]), float(spread)) for case, i, own, spread in rows}
         cases = [best.get(row.slide_id, best.get(row.patient_id, ("", np.nan, np.nan))) for row in table.itertuples()]
         table["predicted"], table["p"], table["spread"] = (list(values) for values in zip(*cases, strict=True))
-        return table.assign(right=table["predicted"] == table["label"])
+        right = table["predicted"] == table["label"]
+        return table.assign(right=right.astype(object) if task.of_classes else None)
 
     def maps(self, key: Key) -> PatchMaps:
         """Computed where they are not kept; features are let go of."""

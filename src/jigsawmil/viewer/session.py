@@ -68,9 +68,10 @@ class Session:
         """The table for the chosen cohort, method and seed; fresh: of other slides than before."""
         page = self.page
         table = self.library.table(page.cohort.value, page.variant.value, int(page.seed.value))
-        mark = np.where(table["predicted"] == "", "", np.where(table["right"], "✓", "✗"))
+        mark = table["right"].map({True: "✓", False: "✗", None: ""}).to_numpy(dtype=object)
+        mark[(untested := (table["predicted"] == "").to_numpy())] = ""
         words = table["slide_id"] + " " + table["patient_id"] + " " + table["label"] + " "
-        words += np.where(mark == "✓", "right", np.where(mark == "✗", "wrong", "untested"))
+        words += np.select([untested, mark == "✓", mark == "✗"], ["untested", "right", "wrong"], "")
         page.table.data = {
             "slide": list(table["slide_id"]), "label": list(table["label"]), "predicted": list(table["predicted"]),
             "p": table["p"].to_numpy(), "spread": table["spread"].to_numpy(), "mark": list(mark),
@@ -136,12 +137,11 @@ class Session:
     def _info(self, shown: Shown, pane: int) -> dict[str, Any]:
         key, maps, slide = shown.keys[pane], shown.maps[pane], shown.slide
         row = list(self.library.run.slides["slide_id"]).index(key.slide_id)
-        p = maps.probabilities.max()
         return {
             "slide_id": key.slide_id,
             "key": f"{key.cohort}/{key.slide_id}/{slide is not None}",
             "variant": key.variant,
-            "caption": f"{key.variant}: {maps.prediction}, p = {p:.2f}",
+            "caption": f"{key.variant}: {maps.said}",
             "of": maps.shown_class,
             "unit": "px" if slide is not None or maps.bag.unit == "px" else "µm",
             "edge": shown.placement.edge,
