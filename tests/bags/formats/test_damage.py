@@ -13,7 +13,7 @@ import pytest
 import torch
 from tools.fuzz.__main__ import run
 
-from jigsawmil.bags.formats import find_bags, guard, hdf5, peek_bag, read_bag
+from jigsawmil.bags.formats import find_bags, guard, hdf5, peek_bag, read_bag, write_bag
 from jigsawmil.bags.formats.guard import reading
 from jigsawmil.errors import FeatureError
 
@@ -160,3 +160,32 @@ def test_a_pipe_is_not_waited_for(tmp_path):
         with pytest.raises(FeatureError, match=f"{name}: neither a file nor a folder"):
             read_bag(tmp_path / name)
     assert len(find_bags(tmp_path)) == 3
+
+
+def test_our_own_files_say_when_they_were_changed(tools, tmp_path):
+    """Whatever of values, attributes or names was changed after writing, and however: `make fuzz` damages them too."""
+    bag = read_bag(tools.trident(tmp_path / "of_trident.h5", tools.features(), tools.lattice()))
+    path = tmp_path / "a.h5"
+
+    def value(file):
+        file["features"][3, 2] += 1
+
+    def attribute(file):
+        file["coords"].attrs["mpp"] = 0.5
+
+    def name(file):
+        file.move("coords", "corners")
+
+    def sums(file):
+        del file.attrs["checksums"]
+
+    for change in (value, attribute, name, sums):
+        write_bag(bag, path)
+        assert torch.equal(read_bag(path).features, bag.features)
+        with h5py.File(path, "a") as file:
+            change(file)
+        with pytest.raises(FeatureError, match=r"a\.h5: .*checksum"):
+            read_bag(path)
+    with h5py.File(path, "a") as file:
+        hdf5.unseal(file)
+    assert len(read_bag(path)) == len(bag)

@@ -9,6 +9,7 @@ import os
 import subprocess
 import sys
 import threading
+import zlib
 from collections.abc import Callable, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
@@ -28,6 +29,7 @@ if TYPE_CHECKING:
     from torch import Tensor
 
 SUFFIXES = (".h5", ".hdf5")
+CHECKSUMS = "checksums"  # attribute of files that this program wrote
 FATAL = f"libhdf5 crashed over it, or did not end within {hdf5_child.SECONDS} s"
 
 
@@ -42,23 +44,66 @@ class Hdf5:
 def read_header(path: Path) -> Hdf5:
     """Names, shapes, types and attributes; no data."""
     found = _CHILD.ask(path, do="header")
-    arrays = {
-        key: Stored(
+    expected = _checksums(path, found)
+    arrays = {}
+    for key, item in found["arrays"].items():
+        arrays[key] = Stored(
             tuple(item["shape"]),
             item["dtype"],
-            _reader(path, key, item["packed"], item["nbytes"]),
+            _reader(path, key, item["packed"], item["nbytes"], expected.get(key, (None, None))[1]),
             item["attrs"],
             fault=item["fault"] and f"dataset '{key}' {item['fault']}",
             some=None if item["packed"] is not None else _some(path, key),
         )
-        for key, item in found["arrays"].items()
-    }
     return Hdf5(found["attrs"], arrays)
 
 
 def keys(path: Path) -> set[str]:
     """Names at the top level; nothing else is touched."""
     return set(_CHILD.ask(path, do="names"))
+
+
+def seal(file: h5py.File) -> None:
+    """Write into a file of ours the checksums of what it holds: at its root, and with the features, lest they be lost."""
+    sums = {name: (_sum(hdf5_child.attributes(file[name])), zlib.crc32(file[name][()])) for name in sorted(file)}
+    for item in _sealed(file):
+        item.attrs[CHECKSUMS] = json.dumps(sums)
+
+
+def unseal(file: h5py.File) -> None:
+    """Of a file that is about to be changed."""
+    for item in _sealed(file):
+        item.attrs.pop(CHECKSUMS, None)
+
+
+def _sealed(file: h5py.File) -> list[h5py.File | h5py.Dataset]:
+    return [file, file["features"]] if "features" in file else [file]
+
+
+def _checksums(path: Path, header: dict[str, Any]) -> dict[str, tuple[int, int]]:
+    """Of the attributes and the values of each dataset, if the file has any; attributes are compared at once."""
+    arrays = header["arrays"]
+    texts = [header["attrs"].pop(CHECKSUMS, None)]
+    texts += [text for name in sorted(arrays) if (text := arrays[name]["attrs"].pop(CHECKSUMS, None)) is not None]
+    if texts == [None]:
+        return {}
+    try:
+        expected = {str(name): (int(about), int(values)) for name, (about, values) in json.loads(texts[0]).items()}
+        same = texts == [texts[0]] * (1 + ("features" in expected))
+        intact = same and all(_sum(arrays[name]["attrs"]) == about for name, (about, _) in expected.items())
+    except (ValueError, TypeError, AttributeError, KeyError):
+        intact = False
+    if not intact:
+        raise FeatureError(
+            f"{path.name}: its attributes or datasets are not those that were written, by their checksums. Copy or "
+            f"extract it again. If they were changed on purpose, remove the attribute '{CHECKSUMS}' of the file and of "
+            "its datasets."
+        )
+    return expected
+
+
+def _sum(attrs: dict[str, Any]) -> int:
+    return zlib.crc32(json.dumps(attrs, sort_keys=True, default=str).encode())
 
 
 class _Child:
@@ -137,8 +182,8 @@ def _unreadable(path: Path, why: str, key: str | None = None) -> FeatureError:
     )
 
 
-def _reader(path: Path, key: str, packed: int | None, nbytes: int) -> Callable[[], "Tensor"]:
-    """packed: bytes that the dataset takes in the file, if it is compressed."""
+def _reader(path: Path, key: str, packed: int | None, nbytes: int, expected: int | None) -> Callable[[], "Tensor"]:
+    """packed: bytes that the dataset takes in the file, if it is compressed. expected: checksum of its values."""
 
     def read() -> "Tensor":
         if packed is not None:
@@ -151,6 +196,8 @@ def _reader(path: Path, key: str, packed: int | None, nbytes: int) -> Callable[[
                 _check_written(dataset, array)
         except (OSError, RuntimeError, KeyError, ValueError, TypeError) as error:
             raise _unreadable(path, summarize_error(error), key) from error
+        if expected is not None and zlib.crc32(np.ascontiguousarray(array)) != expected:
+            raise _unreadable(path, "its values are not those that were written, by their checksum", key)
         return _as_tensor(array)
 
     return read

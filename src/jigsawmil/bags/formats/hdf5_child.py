@@ -40,7 +40,7 @@ def header(path: str) -> dict[str, Any]:
                 continue
             if isinstance(item, h5py.Dataset) and item.shape is not None:
                 arrays[key] = _describe(item)
-        return {"attrs": _attributes(file), "arrays": arrays}
+        return {"attrs": attributes(file), "arrays": arrays}
 
 
 def unpack(path: str, key: str) -> None:
@@ -66,7 +66,7 @@ def _describe(dataset: h5py.Dataset) -> dict[str, Any]:
     return {
         "shape": dataset.shape,
         "dtype": dtype_name(dataset.dtype),
-        "attrs": _attributes(dataset),
+        "attrs": attributes(dataset),
         "fault": fault,
         "packed": stored if packed and nbytes else None,
         "nbytes": nbytes,
@@ -78,7 +78,7 @@ def dtype_name(dtype: np.dtype) -> str:
     return "bfloat16" if dtype.kind == "V" and dtype.itemsize == 2 else dtype.name
 
 
-def _attributes(item: h5py.File | h5py.Dataset) -> dict[str, Any]:
+def attributes(item: h5py.File | h5py.Dataset) -> dict[str, Any]:
     """Attributes as JSON has them, without those that say nothing: TRIDENT writes None as the string 'None'."""
     values: dict[str, Any] = {}
     for key, value in item.attrs.items():
@@ -92,7 +92,7 @@ def _attributes(item: h5py.File | h5py.Dataset) -> dict[str, Any]:
 
 
 def limit_memory() -> None:
-    with suppress(ImportError, OSError, ValueError):  # Windows has no limits, macOS ignores this one
+    with suppress(ImportError, OSError, ValueError):  # Windows has no limits, macOS not this one
         import resource
 
         with open("/proc/self/statm") as file:

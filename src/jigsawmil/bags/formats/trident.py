@@ -169,9 +169,11 @@ def write_patches(path: Path, coords: np.ndarray, geometry: Mapping[str, Any]) -
 
 
 def amend(path: Path, geometry: Mapping[str, Any], arrays: Mapping[str, Array]) -> None:
-    """Add to a file that `write_bag` wrote: geometry that a bag does not know, and further datasets."""
+    """Add to a file that `write_bag` wrote: geometry that a bag does not know, and further datasets.
+    Such files have no checksums: they are synthetic, and can be made again."""
     with h5py.File(path, "a") as file:
         file["coords"].attrs.pop(TILES_IN, None)
+        hdf5.unseal(file)
         file["coords"].attrs.update(geometry)
         for key, (values, attrs) in arrays.items():
             file.create_dataset(key, data=values)
@@ -217,6 +219,7 @@ def _write(path: Path, arrays: Mapping[str, Array], *, ordered: bool = False, gr
     with replacing(path) as partial, h5py.File(partial, "w", track_order=ordered) as file:
         for key, (values, attrs) in arrays.items():
             _add(file, key, values, attrs, grows)
+        hdf5.seal(file)
 
 
 def _add(file: h5py.File, key: str, values: np.ndarray, attrs: Mapping[str, Any], grows: bool) -> None:
