@@ -23,6 +23,7 @@ if TYPE_CHECKING:
 
 DAY = 86400.0  # seconds; nothing is written for so long
 LOCK = ".lock"
+OURS = re.compile(r"\.[0-9a-f]{10}-\d+-[0-9a-f]{8}\.partial$")  # see `_beside`; other programs have partial files too
 _UMASK = os.umask(0)  # can only be read by setting it
 os.umask(_UMASK)
 _swept: set[Path] = set()  # folders that this process has looked through
@@ -33,6 +34,7 @@ def replacing(path: Path) -> Iterator[Path]:
     """A temporary path for the new content of a file; renamed to `path` on success, removed on failure.
 
     The content is on the disk before the file has its name: a power cut leaves the old file or the new one."""
+    sweep_folder(path.parent)
     temporary = _beside(path)
     try:
         yield temporary
@@ -60,6 +62,7 @@ def _plain(value: Any) -> Any:
 @contextmanager
 def new_folder(path: Path) -> Iterator[Path]:
     """A temporary folder that becomes `path` on success (which must not exist, or be empty), removed on failure."""
+    sweep_folder(path.parent)
     temporary = _beside(path)
     temporary.mkdir(parents=True)
     try:
@@ -92,7 +95,6 @@ def writing(path: Path) -> Iterator[Path]:
     """`replacing` in a folder that is made if need be; what cannot be written is an error that says so."""
     try:
         path.parent.mkdir(parents=True, exist_ok=True)
-        sweep_folder(path.parent)
         with replacing(path) as temporary:
             yield temporary
     except OSError as error:
@@ -130,7 +132,7 @@ def sweep_folder(folder: Path) -> None:
     if folder not in _swept:
         _swept.add(folder)
         for left in folder.glob(".*.partial"):
-            if _abandoned(left):
+            if OURS.search(left.name) and _abandoned(left):
                 remove(left)
 
 
@@ -141,6 +143,12 @@ def remove(path: Path) -> None:
     else:
         with suppress(OSError):
             path.unlink()
+
+
+def check_readable(path: Path) -> None:
+    """A file that may not be read is there: whoever looks for it in vain would say otherwise."""
+    if path.exists() and not os.access(path, os.R_OK):
+        raise StudyError(f"{path}: may not be read (permission denied). Ask its owner for the right to read it.")
 
 
 @contextmanager

@@ -1,15 +1,18 @@
 """Features of many slides, one after the other, and the account of what became of each."""
 
+import math
 import time
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
-from functools import partial
+from dataclasses import replace
+from functools import lru_cache, partial
 from pathlib import Path
 from typing import Any
 
 import pandas as pd
 
+from ..bags.formats.trident import extent
 from ..bags.tile_spec import TileSpec
 from ..files import held, replacing
 from .encoders import encoder_spec, load_encoder
@@ -73,7 +76,10 @@ def write_account(one: Extracted, features: Path) -> None:
     """`extracted.csv` beside the features: what became of every slide. Processes that share the folder take turns."""
     refused = one.status == "failed" and any((features / f"{one.slide}{end}").exists() for end in (".h5", NO_TISSUE))
     path = features / "extracted.csv"
-    known = one.known and (one.status == "already" or _says(path, one))
+    if one.known and not _says(path, one) and one.status == "already":  # by a run that was killed before it said so
+        tiles, tissue = extent(features / f"{one.slide}.h5")
+        one = replace(one, status="done", tiles=tiles, tissue_mm2=tissue, seconds=math.nan, known=False)
+    known = one.known and _says(path, one)
     if known or refused or one.status == "elsewhere":  # what is there stays, and what is said of it
         return
     row = pd.DataFrame([{name: getattr(one, name) for name in COLUMNS}]).round({"tissue_mm2": 4, "seconds": 2})
@@ -93,8 +99,14 @@ def _read(account: Path) -> pd.DataFrame:
 def _says(account: Path, one: Extracted) -> bool:
     if not account.exists():
         return False
+    status = "done" if one.status == "already" else one.status
+    return (one.slide, status) in _said(account, account.stat().st_mtime_ns)
+
+
+@lru_cache(maxsize=1)  # of a folder that is all done, one reading for all its slides
+def _said(account: Path, changed: int) -> set[tuple[str, str]]:
     said = _read(account)
-    return bool(((said["slide"] == one.slide) & (said["status"] == one.status)).any())
+    return set(zip(said["slide"], said["status"], strict=True))
 
 
 @contextmanager

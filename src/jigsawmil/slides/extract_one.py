@@ -25,7 +25,7 @@ import numpy as np
 import torch
 
 from ..bags.digest import whole_mark
-from ..bags.formats.trident import tile_geometry, write_features, write_patches
+from ..bags.formats.trident import TISSUE, tile_geometry, write_features, write_patches, write_patches_of
 from ..bags.provenance import MADE_FROM, Made, difference, read_made, slide_mark
 from ..config import require
 from ..errors import ConfigError, JigsawmilError, SlideError
@@ -149,12 +149,19 @@ def _note(target: Path) -> Path:
     return target.with_name(target.stem + NO_TISSUE)
 
 
+def _patches(target: Path) -> Path:
+    return target.parent.parent / "patches" / f"{target.stem}_patches.h5"
+
+
 def _there(target: Path, made: Made, renew: bool) -> Extracted | None:
     """The slide, if it was done before; None where it has to be done."""
     for path, status in ((target, "already"), (_note(target), "no tissue")):
         if path.exists():
             other = difference(read_made(path), made)
             if other is None:
+                with suppress(OSError):  # storage that has become read-only stays as it is
+                    if path == target and not _patches(target).exists():  # of an earlier version that was killed
+                        write_patches_of(target, _patches(target))
                 return Extracted(target.stem, status, known=True)
             if not renew:
                 raise SlideError(f"{path}: {other}. Give another --out, the same options, or remove that file.")
@@ -213,10 +220,9 @@ def _extract(
             "is that, look at the encoder's weights."
         )
     name = slide.path.stem
-    about = {"name": name, "encoder": encoder.spec.name, MADE_FROM: json.dumps(made)}
-    write_features(target, whole, tiles.coords, about, geometry(tiles, name))
-    patches = out / settings.tiles.folder / "patches" / f"{name}_patches.h5"
-    write_patches(patches, tiles.coords, geometry(tiles, name))
+    about = {"name": name, "encoder": encoder.spec.name, MADE_FROM: json.dumps(made), TISSUE: area}
+    write_patches(_patches(target), tiles.coords, geometry(tiles, name))
+    write_features(target, whole, tiles.coords, about, geometry(tiles, name))  # last: a slide with features is done
     return Extracted(slide.path.stem, "done", len(tiles), area, waited=waited)
 
 

@@ -64,7 +64,7 @@ def keys(path: Path) -> set[str]:
 
 
 def seal(file: h5py.File) -> None:
-    """Write into a file of ours the checksums of what it holds, twice, lest they be lost: at its root and its features."""
+    """Write into a file of ours the checksums of what it holds: at its root and, lest they be lost, at its features."""
     sums = {name: (_sum(hdf5_child.attributes(file[name])), zlib.crc32(file[name][()])) for name in sorted(file)}
     for item in _sealed(file):
         item.attrs[CHECKSUMS] = json.dumps(sums)

@@ -26,6 +26,7 @@ SUFFIXES = (*hdf5.SUFFIXES, ".pt")
 DATASETS = ("features",)
 WHOLE_SLIDES = "slide_features_"  # begins the name of a folder of slide embeddings
 Array = tuple[np.ndarray, Mapping[str, Any]]  # a dataset and its attributes
+TISSUE = "tissue_mm2"  # attribute of ours, of the features
 TILES_IN = "tiles_in"  # attribute of ours, `IMAGE` if tiles were cut in pixels of the image
 UNKNOWN = "unknown"  # value of it, if nobody knows how they were cut
 MAGNIFICATIONS = ("level0_magnification", "target_magnification")
@@ -166,6 +167,18 @@ def write_patches(path: Path, coords: np.ndarray, geometry: Mapping[str, Any]) -
     """Where the tiles are, without features."""
     path.parent.mkdir(exist_ok=True)
     _write(path, {"coords": (coords, geometry)}, ordered=True)
+
+
+def write_patches_of(features: Path, path: Path) -> None:
+    """The same, from what the feature file says of its tiles."""
+    with h5py.File(features) as file:
+        write_patches(path, file["coords"][:], dict(file["coords"].attrs))
+
+
+def extent(features: Path) -> tuple[int, float]:
+    """Tiles and square millimetres of tissue that a feature file of an extraction states; NaN if it does not."""
+    array = open_path(features).array("features")
+    return array.shape[0], float(array.attrs.get(TISSUE, "nan"))
 
 
 def amend(path: Path, geometry: Mapping[str, Any], arrays: Mapping[str, Array]) -> None:
