@@ -47,15 +47,15 @@ def replacing(path: Path) -> Iterator[Path]:
 
 def write_json(path: Path, values: dict[str, Any]) -> None:
     with replacing(path) as temporary:
-        temporary.write_text(json.dumps(_plain(values), indent=2) + "\n")
+        temporary.write_text(json.dumps(plain(values), indent=2) + "\n")
 
 
-def _plain(value: Any) -> Any:
+def plain(value: Any) -> Any:
     """JSON has no NaN: null instead."""
     if isinstance(value, dict):
-        return {key: _plain(item) for key, item in value.items()}
+        return {key: plain(item) for key, item in value.items()}
     if isinstance(value, list | tuple):
-        return [_plain(item) for item in value]
+        return [plain(item) for item in value]
     return None if isinstance(value, float) and not math.isfinite(value) else value
 
 

@@ -66,7 +66,7 @@ def changed(world: Path, tmp_path: Path) -> Callable[..., Path]:
     def change(**values: object) -> Path:
         copy = Path(shutil.copytree(world / "model", tmp_path / "changed", dirs_exist_ok=True))
         card = json.loads((copy / "model.json").read_text())
-        (copy / "model.json").write_text(json.dumps({**card, **values}))
+        (copy / "model.json").write_text(json.dumps({**card, **values, "digest": None}))
         return copy
 
     return change

@@ -162,7 +162,7 @@ def test_models_without_that_knowledge_still_open(folder: Path, tmp_path: Path) 
     (tmp_path / "m/model.json").write_text(json.dumps({key: values[key] for key in ("format", "members")}))
     (tmp_path / "m/member1" / TRAINED_ON).unlink()
     own = json.loads((tmp_path / "m/member0/model.json").read_text())
-    old = {key: value for key, value in own.items() if key not in ("threshold", "performance")}
+    old = {key: value for key, value in own.items() if key not in ("threshold", "performance", "digest")}
     (tmp_path / "m/member0/model.json").write_text(json.dumps(old))
     _, found = load_model(tmp_path / "m")
     assert (found.trained_on, found.performance, found.threshold) == ((), None, None)

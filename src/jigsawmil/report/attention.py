@@ -139,7 +139,10 @@ def _panel(run: Run, cohort: str, variant: str, slide: Shown) -> tuple[Floats | 
         jobs = run.jobs_of(slide.slide_id, variant=variant, cohort=cohort)
     except StudyError:
         return None, Panel(variant, "its job did not finish", None)
-    kept = kept_attention(jobs, [slide.slide_id])
+    try:
+        kept = kept_attention(jobs, [slide.slide_id])
+    except StudyError:
+        return None, Panel(variant, "its attention cannot be read", None)
     table = run.predictions
     rows = table[(table["cohort"] == cohort) & (table["variant"] == variant) & (table["seed"] == jobs[0].seed)]
     task, classes = run.deciding(cohort), run.classes[cohort]

@@ -1,15 +1,15 @@
 """Slides to look at: those a method was surest of, rightly and wrongly, with a small map of its attention."""
 
 from collections.abc import Iterator, Sequence
-from pathlib import Path
 
 import numpy as np
-from safetensors import SafetensorError, safe_open
 
 from ..drawing import image
+from ..errors import StudyError
 from ..maps.pictures import small_map
 from ..maps.values import attends
 from ..statistics.metrics import Floats
+from ..study.attention import read_attention
 from ..study.predictions import Pooled
 from ..study.run import Run, RunJob
 from .html import Html, join, picture, tag
@@ -54,30 +54,22 @@ def attention_of(run: Run, cohort: str, variant: str, case: str) -> tuple[str, F
 def kept_attention(jobs: Sequence[RunJob], names: Sequence[str]) -> tuple[str, Floats, Floats] | None:
     """Slide, coords and attention of the first of these slides that a job kept, the mean over the members of an
     ensemble; None if one kept none of them."""
-    kept = [found for job in jobs if (found := _kept(job.files.attention, names)) is not None]
+    kept = [found for job in jobs if (found := read_attention(job.files.attention, names)) is not None]
     if len(kept) < len(jobs):
         return None
     slide, coords, first = kept[0]
     return slide, coords, first if len(kept) == 1 else np.mean([own for _, _, own in kept], axis=0)
 
 
-def _kept(file: Path, names: Sequence[str]) -> tuple[str, Floats, Floats] | None:
-    try:
-        with safe_open(file, framework="numpy") as held:
-            keys = set(held.keys())
-            for name in names:
-                if name in keys and f"{name}/coords" in keys:
-                    return name, held.get_tensor(f"{name}/coords"), held.get_tensor(name)
-    except (OSError, SafetensorError):  # not kept, or damaged: the page says that there is no map
-        pass
-    return None
-
-
 def _card(run: Run, cohort: str, variant: str, one: Pooled, row: int, classes: Sequence[str]) -> Html:
     case, patient = one.cases[row], one.patients[row]
-    found = attention_of(run, cohort, variant, case)
+    found, words = None, "no attention kept"
+    try:
+        found = attention_of(run, cohort, variant, case)
+    except StudyError as error:
+        words = str(error)
     if found is None:
-        shown, below = tag("div", "no attention kept", class_="blank"), ""
+        shown, below = tag("div", words, class_="blank"), ""
     else:
         slide, coords, attention = found
         below = f"{len(attention):,} patches" + (f" of {slide}" if slide != case else "")

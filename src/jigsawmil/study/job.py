@@ -11,7 +11,6 @@ from typing import Any, NamedTuple
 
 import numpy as np
 import pandas as pd
-from safetensors.numpy import save_file
 
 from ..cohort.cohort import Cohort
 from ..cohort.splits import Fold
@@ -29,6 +28,7 @@ from ..train.infer import held_out_loss, run_model
 from ..train.origin import origin
 from ..train.progress import Epoch
 from ..train.settings import Settings
+from .attention import write_attention
 from .records import JobRecord
 from .run_folder import JobFolder
 from .study import CohortSpec
@@ -161,7 +161,7 @@ def run_job(job: Job, on_epoch: Callable[[Epoch], None] | None = None, worker: W
                 card = make_card(feed, model, job.split, job.settings, job.seed, progress, job.choice)
                 save_model(folder, model, card)
             if job.attention:
-                save_file(attention, files.attention)
+                write_attention(files.attention, attention)
             record = JobRecord(
                 name=job.name,
                 spec=job.spec,

@@ -11,7 +11,6 @@ from pathlib import Path
 from typing import Any
 
 import pandas as pd
-from safetensors.numpy import save_file
 
 from ..cohort.cohort import Cohort
 from ..cohort.options import TARGET, CohortOptions
@@ -30,6 +29,7 @@ from ..train.infer import Seen
 from ..train.origin import origin
 from ..train.train_model import check_patients
 from ..train.trained_on import TrainedSlide, find_overlap
+from .attention import write_attention
 from .compare import comparison_columns, summarise
 from .gather import cohort_record, write_slides
 from .job import LOGIT
@@ -262,7 +262,7 @@ class _Members:
             save_model(files.path, model, own)
             write_csv(pd.DataFrame(self._rows[number]), files.predictions)
             if self._attention is not None:
-                save_file(self._attention[number], files.attention)
+                write_attention(files.attention, self._attention[number])
             training = own.training or {}
             JobRecord(
                 name=f"{EXTERNAL} {variant}" + ("" if member is None else f" member {member}"),

@@ -9,11 +9,11 @@ from typing import Any
 from safetensors import SafetensorError
 from safetensors.torch import load_file, save_file
 
-from ..bags.provenance import Encoding
+from ..bags.provenance import Encoding, digest, whole_mark
 from ..bags.tile_spec import TileSpec
 from ..config import choose, from_mapping
 from ..errors import ConfigError, StudyError
-from ..files import replacing, write_json
+from ..files import check_readable, plain, replacing, write_json
 from ..graph import GraphConfig
 from ..nn.factories import check_trusted
 from ..nn.model import METHODS, Model, ModelConfig, make_model
@@ -86,7 +86,7 @@ def save_model(folder: str | Path, model: Model | Ensemble, card: ModelCard) -> 
             save_model(folder / member_name(number), member, own)
         names = [member_name(number) for number in range(len(model))]
         whole = {name: getattr(card, name) for name in OF_ENSEMBLE}
-        write_json(folder / CARD, {"format": ENSEMBLE, "members": names, **whole})
+        _write_card(folder, {"format": ENSEMBLE, "members": names, **whole})
         return
     weights = {name: value.detach().cpu().contiguous().clone() for name, value in model.state_dict().items()}
     with replacing(folder / WEIGHTS) as temporary:
@@ -94,7 +94,30 @@ def save_model(folder: str | Path, model: Model | Ensemble, card: ModelCard) -> 
     if card.trained_on:
         write_trained_on(card.trained_on, folder / TRAINED_ON)
     values = {name: value for name, value in asdict(card).items() if name not in ("members", "trained_on")}
-    write_json(folder / CARD, {"format": SINGLE, **values})
+    _write_card(folder, {"format": SINGLE, **values, "weights": whole_mark(folder / WEIGHTS)})
+
+
+def _write_card(folder: Path, values: dict[str, Any]) -> None:
+    """With a digest of what it says."""
+    write_json(folder / CARD, {**values, "digest": _card_digest(plain(values))})
+
+
+def _card_digest(values: dict[str, Any]) -> str:
+    return digest(json.dumps(values, sort_keys=True).encode())
+
+
+def _check_digest(folder: Path, values: dict[str, Any], mark: str | None) -> None:
+    """Of the card, and the weights that it names; cards of older versions have none."""
+    changed = []
+    if mark is not None and _card_digest(values) != mark:
+        changed.append(CARD)
+    if values.get("weights") not in (None, whole_mark(folder / WEIGHTS)):
+        changed.append(WEIGHTS)
+    if changed:
+        raise StudyError(
+            f"{folder}: {' and '.join(changed)} changed after writing, by the digest in {CARD}. Copy the model again, "
+            "or train it again."
+        )
 
 
 def member_name(number: int) -> str:
@@ -124,14 +147,18 @@ def load_members(folders: Sequence[Path]) -> tuple[Model | Ensemble, ModelCard]:
 def _ensemble_values(folder: Path) -> dict[str, Any]:
     """What the card of an ensemble holds; nothing for a single model, or for what is no model."""
     try:
+        check_readable(folder / CARD)
         values = dict(json.loads((folder / CARD).read_text()))
         if values["format"] != ENSEMBLE:
             return {}
+        mark = values.pop("digest", None)
         names = [str(name) for name in values["members"]]
     except FOREIGN:
         return {}
     if any(Path(name).name != name for name in names):  # no path out of the folder
         raise StudyError(f"{folder / CARD}: members {names} are not names of folders in it. Train the model again.")
+    if mark is not None and _card_digest(values) != mark:
+        raise StudyError(f"{folder / CARD}: changed after writing, by its digest. Copy or train the model again.")
     return {**values, "members": names}
 
 
@@ -142,8 +169,12 @@ def _load_single(folder: Path) -> tuple[Model, ModelCard]:
             f"{folder}: no {' and no '.join(missing)} in it. Give the folder that `jigsawmil train --out` wrote, "
             "or a job's folder of a run."
         )
+    for name in (WEIGHTS, CARD):
+        check_readable(folder / name)
     try:
-        values = json.loads((folder / CARD).read_text())
+        whole = dict(json.loads((folder / CARD).read_text()))
+        mark = whole.pop("digest", None)
+        values = {key: value for key, value in whole.items() if key != "weights"}
         if values.pop("format", None) != SINGLE:
             raise StudyError(f"{folder / CARD}: expected format {SINGLE}. The model was written by another version.")
         _check_known(values["model"]["method"], folder / CARD)
@@ -161,6 +192,7 @@ def _load_single(folder: Path) -> tuple[Model, ModelCard]:
         choose("precision", card.precision, PRECISIONS)
         model = _build(card, folder / CARD)
         model.load_state_dict(load_file(folder / WEIGHTS))
+        _check_digest(folder, whole, mark)
     except (*FOREIGN, ConfigError) as error:
         raise StudyError(f"{folder}: not a model of this program ({error}). Train it again.") from error
     return model.eval(), card

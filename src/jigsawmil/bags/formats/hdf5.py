@@ -196,7 +196,7 @@ def _reader(path: Path, key: str, packed: int | None, nbytes: int, expected: int
                 _check_written(dataset, array)
         except (OSError, RuntimeError, KeyError, ValueError, TypeError) as error:
             raise _unreadable(path, summarize_error(error), key) from error
-        if expected is not None and zlib.crc32(np.ascontiguousarray(array)) != expected:
+        if expected is not None and zlib.crc32(np.ascontiguousarray(array).data) != expected:
             raise _unreadable(path, "its values are not those that were written, by their checksum", key)
         return _as_tensor(array)
 
