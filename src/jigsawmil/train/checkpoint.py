@@ -9,7 +9,8 @@ from typing import Any
 from safetensors import SafetensorError
 from safetensors.torch import load_file, save_file
 
-from ..bags.provenance import Encoding, digest, whole_mark
+from ..bags.digest import digest, whole_mark
+from ..bags.provenance import Encoding
 from ..bags.tile_spec import TileSpec
 from ..config import choose, from_mapping
 from ..errors import ConfigError, StudyError
