@@ -20,6 +20,7 @@ from jigsawmil.study.runner import cross_validate
 from jigsawmil.study.study import Study, cohort_spec
 from jigsawmil.synthetic.phantom import make_phantom
 from jigsawmil.train.settings import Settings
+from jigsawmil.viewer import gate
 from jigsawmil.viewer.data import Library
 from jigsawmil.viewer.server import make_server
 from jigsawmil.viewer.session import Session
@@ -127,5 +128,7 @@ def serve() -> Callable[..., Any]:
 
 @pytest.fixture(scope="session")
 def server(library: Library) -> Iterator[Any]:
-    with serving(library) as running:
+    """Many tests ask it for pages and leave them."""
+    with serving(library) as running, pytest.MonkeyPatch.context() as patch:
+        patch.setattr(gate, "WAITING", 50)
         yield running

@@ -5,6 +5,7 @@ import re
 import socket
 from collections.abc import Callable
 from contextlib import closing
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -12,6 +13,7 @@ from bokeh.util.token import generate_jwt_token
 
 from jigsawmil.errors import ConfigError
 from jigsawmil.study.run import Run
+from jigsawmil.viewer import gate
 from jigsawmil.viewer.data import Library
 from jigsawmil.viewer.server import hosts, make_server
 
@@ -148,6 +150,31 @@ def test_the_page_wants_its_token(library: Library, serve: Callable[..., Any]) -
         assert headers["referrer-policy"] == "no-referrer"
         token = re.search(rb'"token":"([^"]+)"', body).group(1).decode()
         assert let_in(running, token, f"http://127.0.0.1:{running.port}")
+
+
+def test_pages_that_nobody_waits_for_do_not_stop_the_server(
+    library: Library, serve: Callable[..., Any], monkeypatch
+) -> None:
+    """A hundred are asked for: a few are made, the others cost nothing, and it answers all the while."""
+    monkeypatch.setattr(gate, "WAITING", 2)
+    with serve(library, token="secret") as running:
+        wanted = [get(running, "/?token=secret")[0] for _ in range(100)]
+        assert wanted == [200] * 2 + [503] * 98
+        assert len(running.get_sessions("/")) == 2
+        assert b"Wait half a minute" in get(running, "/?token=secret")[1]
+        assert get(running, "/static/js/bokeh.min.js")[0] == 200
+        assert get(running, "/")[0] == 403
+
+
+@pytest.mark.parametrize(
+    ("connections", "words"),
+    [([1] * 24, "24 pages of this viewer are open"), ([0] * 50, "Too many"), ([1] * 9 + [0], "")],
+)
+def test_only_so_many_pages_at_a_time(connections: list[int], words: str) -> None:
+    asked = gate.Gate(["here:1"], "", lambda: connections)
+    assert asked.crowded(SimpleNamespace(path="/")).startswith(words)
+    assert bool(asked.crowded(SimpleNamespace(path="/"))) == bool(words)
+    assert asked.crowded(SimpleNamespace(path="/static/x.js")) == ""
 
 
 def test_it_listens_on_loopback_alone(server: Any) -> None:

@@ -1,6 +1,7 @@
 """Who is let in: a browser that calls the server by its own name, from a page of its own, and knows the token."""
 
 import hmac
+from collections.abc import Callable, Sequence
 from typing import Any
 from urllib.parse import urlsplit
 
@@ -16,11 +17,17 @@ HEADERS = {
 }
 
 
-class Gate:
-    """hosts: `name:port` by which the server may be called. token: in the address of the page; empty: none is asked."""
+PAGES = ("/", "/autoload.js")  # what takes the server's one thread a second to make, and another to discard
+WAITING = 5  # pages that no browser has opened yet, or that it has left; they go after some 20 seconds
+OPEN = 24  # pages that browsers look at
 
-    def __init__(self, hosts: list[str], token: str) -> None:
-        self.hosts, self.token = hosts, token
+
+class Gate:
+    """hosts: `name:port` by which the server may be called. token: in the address of the page; empty: none is asked.
+    connections: of each page that was made, how many browsers look at it."""
+
+    def __init__(self, hosts: list[str], token: str, connections: Callable[[], Sequence[int]] = tuple) -> None:
+        self.hosts, self.token, self.connections = hosts, token, connections
 
     def refusal(self, request: HTTPServerRequest) -> str:
         """Why a request is refused; empty if it is let in.
@@ -40,13 +47,26 @@ class Gate:
             return ""
         return "Open the address that `jigsawmil view` printed, with its token."
 
+    def crowded(self, request: HTTPServerRequest) -> str:
+        """Why a page is not made now; empty if it is."""
+        if request.path not in PAGES:
+            return ""
+        made = self.connections()
+        if made.count(0) >= WAITING:
+            return "Too many pages were asked for and left. Wait half a minute, then reload."
+        if len(made) >= OPEN:
+            return f"{len(made)} pages of this viewer are open. Close some, then reload."
+        return ""
+
     def guard(self, application: Application) -> None:
         """Ask before every request, whatever handles it, and add the headers to every answer."""
         find_handler = application.find_handler
 
         def guarded(request: HTTPServerRequest, **more: Any) -> Any:
             if why := self.refusal(request):
-                return application.get_handler_delegate(request, Refused, {"why": why})
+                return application.get_handler_delegate(request, Refused, {"status": 403, "why": why})
+            if why := self.crowded(request):
+                return application.get_handler_delegate(request, Refused, {"status": 503, "why": why})
             return find_handler(request, **more)
 
         application.find_handler = guarded  # type: ignore[method-assign]
@@ -56,11 +76,11 @@ class Gate:
 class Refused(RequestHandler):
     """Says why."""
 
-    def initialize(self, why: str) -> None:
-        self.why = why
+    def initialize(self, status: int, why: str) -> None:
+        self.status, self.why = status, why
 
     def prepare(self) -> None:
-        self.set_status(403)
+        self.set_status(self.status)
         self.set_header("Content-Type", "text/plain; charset=UTF-8")
         self.finish(self.why + "\n")
 

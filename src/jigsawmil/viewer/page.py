@@ -15,7 +15,7 @@ from bokeh.models.widgets.inputs import Select, TextInput
 from bokeh.models.widgets.markups import Div
 from jinja2 import Template
 
-from .widgets import js, make_cards, make_controls, make_figure, make_search, make_select, make_table, palettes
+from .widgets import Widths, js, make_cards, make_controls, make_figure, make_search, make_select, make_table, palettes
 
 HERE = Path(__file__).parent
 SCRIPTS = ("lattice.js", "stage.js", "page.js")
@@ -64,10 +64,16 @@ class Page:
 
 
 def make_page(
-    document: Document, title: str, choices: dict[str, list[str]], opacity: float, *, spread: bool = False
+    document: Document,
+    title: str,
+    choices: dict[str, list[str]],
+    opacity: float,
+    widths: Widths,
+    *,
+    spread: bool = False,
 ) -> Page:
-    """Fill a document. choices: what can be chosen of cohort, seed, method and other; the first is. spread: list how
-    far the members of ensembles disagree."""
+    """Fill a document. choices: what can be chosen of cohort, seed, method and other; the first is. widths: of the
+    columns of the list of slides. spread: list how far the members of ensembles disagree."""
     rankings: list[Any] = [*RANKINGS]
     table, rows, mark = ColumnDataSource(), IndexFilter(indices=[]), ColumnDataSource({"x": [], "y": [], "edge": []})
     page = Page(
@@ -90,11 +96,11 @@ def make_page(
     )
     for select in (page.cohort, page.seed, page.other):
         select.visible = len(select.options) > 1
-    _place(document, title, page, opacity, spread)
+    _place(document, title, page, opacity, widths, spread)
     return page
 
 
-def _place(document: Document, title: str, page: Page, opacity: float, spread: bool) -> None:
+def _place(document: Document, title: str, page: Page, opacity: float, widths: Widths, spread: bool) -> None:
     ranges = (
         Range1d(start=0, end=1),
         Range1d(start=1, end=0),
@@ -104,7 +110,9 @@ def _place(document: Document, title: str, page: Page, opacity: float, spread: b
     controls = make_controls(opacity)
     roots = {
         "choices": row(page.cohort, page.seed, page.variant, page.other, spacing=14),
-        "slides": column(page.search, make_table(page.table, page.rows, spread=spread), sizing_mode="stretch_both"),
+        "slides": column(
+            page.search, make_table(page.table, page.rows, widths, spread=spread), sizing_mode="stretch_both"
+        ),
         "figure0": figures[0],
         "figure1": figures[1],
         "controls": column(*controls, sizing_mode="stretch_width"),
@@ -126,8 +134,9 @@ def _place(document: Document, title: str, page: Page, opacity: float, spread: b
             document.add_root(root)
     document.title = f"{title} · jigsawmil"
     document.template = Template(_text("page.html"))
+    style = f":root {{ --list: {widths.panel + 48 * spread}px; }}\n{_text('page.css')}"
     scripts = "\n".join([f"const PALETTES = {json.dumps(palettes())};", *map(_text, SCRIPTS)])
-    document.template_variables.update(run=title, css=_text("page.css"), js=scripts)
+    document.template_variables.update(run=title, css=style, js=scripts)
 
 
 def _lines(name: str, *more: str) -> ColumnDataSource:

@@ -98,7 +98,8 @@ def make_server(
         )
     except OSError as error:
         raise ConfigError(_why(error, where, port)) from error
-    Gate([*names, *hosts(where)] if port == 80 else names, token).guard(server._tornado)
+    allowed = [*names, *hosts(where)] if port == 80 else names
+    Gate(allowed, token, lambda: [s.connection_count for s in server.get_sessions("/")]).guard(server._tornado)
     gc.collect()
     gc.freeze()  # Bokeh collects after every page that was left, and nothing of what is loaded by now ever goes
     return server

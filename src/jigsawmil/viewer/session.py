@@ -20,6 +20,7 @@ from .data import Key, Library, Placement, attribution_of, columns, evidence_of,
 from .page import EDGES, make_page
 from .pictures import gallery, patch_card
 from .slides import levels
+from .widgets import Widths
 
 T = TypeVar("T")
 log = logging.getLogger(__name__)
@@ -50,7 +51,8 @@ class Session:
             "other": [NOTHING, *run.variants] if len(run.variants) > 1 else [NOTHING],
         }
         title, opacity = run.folder.resolve().name, 0.55 if library.slides else 1.0
-        self.page = make_page(document, title, choices, opacity, spread=SPREAD in run.predictions)
+        widths = Widths.of(run.slides["slide_id"], run.slides["label"])
+        self.page = make_page(document, title, choices, opacity, widths, spread=SPREAD in run.predictions)
         self.shown: Shown | None = None
         self._turns: dict[str, int] = {}
         page = self.page

@@ -1,5 +1,7 @@
 """Bokeh's parts of the page one by one; which change calls which function of page.js."""
 
+from collections.abc import Iterable
+from dataclasses import dataclass
 from functools import cache
 from typing import Any
 
@@ -25,6 +27,7 @@ from bokeh.plotting import figure
 LAYERS = ("attention", "evidence", "attribution", "jigsaw")
 PALETTES = ("viridis", "magma", "inferno", "cividis", "RdBu_r", "PuOr_r", "BrBG_r")  # page.js says which suits which
 MARK = '<b style="color: <%= value === "✗" ? "#b3261e" : "#2e7d32" %>"><%- value %></b>'
+NAME = '<span title="<%- value %>"><%- value %></span>'  # the whole of it under the mouse
 CYAN, DARK, GOLD = "#00d0e8", "#10151c", "#ffd54a"  # stand out from tissue and from every palette
 FONT = 'font: 12px/1.4 system-ui, -apple-system, "Segoe UI", "Helvetica Neue", Arial, sans-serif; color: #23272e;'
 INLINE = ".bk-input-group { flex-direction: row; align-items: center; gap: 6px; white-space: nowrap; }"
@@ -93,13 +96,35 @@ def make_figure(
     return plot
 
 
-def make_table(source: ColumnDataSource, rows: IndexFilter, *, spread: bool) -> DataTable:
+@dataclass(frozen=True)
+class Widths:
+    """Of the columns of the table of slides, in pixels: as wide as the names, up to the length of a TCGA slide's."""
+
+    slide: int
+    label: int
+
+    @classmethod
+    def of(cls, slides: Iterable[str], labels: Iterable[str]) -> "Widths":
+        return cls(slide=_width(slides, 98, 208), label=_width(labels, 78, 96))
+
+    @property
+    def panel(self) -> int:
+        """Of the list in which the table stands."""
+        return 94 + self.slide + 2 * self.label
+
+
+def _width(names: Iterable[str], least: int, most: int) -> int:
+    return min(most, max(least, 16 + round(7.4 * max(map(len, names), default=0))))
+
+
+def make_table(source: ColumnDataSource, rows: IndexFilter, widths: Widths, *, spread: bool) -> DataTable:
     """The slides; a field of a cell is text, never markup. spread: with how far an ensemble's members disagree."""
+    named = HTMLTemplateFormatter(template=NAME)
     two_digits = NumberFormatter(format="0.00", nan_format="–")
     columns = [
-        TableColumn(field="slide", title="slide", width=98),
-        TableColumn(field="label", title="label", width=78),
-        TableColumn(field="predicted", title="predicted", width=78),
+        TableColumn(field="slide", title="slide", width=widths.slide, formatter=named),
+        TableColumn(field="label", title="label", width=widths.label, formatter=named),
+        TableColumn(field="predicted", title="predicted", width=widths.label, formatter=named),
         TableColumn(field="p", title="p", width=40, formatter=two_digits),
         *[TableColumn(field="spread", title="spread", width=48, formatter=two_digits)] * spread,
         TableColumn(field="mark", title="", width=24, formatter=HTMLTemplateFormatter(template=MARK), sortable=False),
