@@ -10,7 +10,7 @@ import pytest
 
 from jigsawmil.bags.formats import BagInfo
 from jigsawmil.bags.provenance import Encoding
-from jigsawmil.bags.survey import Survey, survey_all
+from jigsawmil.bags.survey import Fault, Survey, survey_all
 from jigsawmil.cohort.audit import PROBLEMS, Audit, Problem, audit, describe_mismatch
 from jigsawmil.cohort.labels import LabelTable
 from jigsawmil.errors import ConfigError, FeatureError, LabelError
@@ -269,3 +269,36 @@ def test_spellings_of_a_class_stop_and_both_are_shown() -> None:
     rows = [*GOOD, ("e", "P5", "X"), ("f", "P6", "X"), ("g", "P7", "X")]
     with pytest.raises(LabelError, match=r"1 label written in several ways: 'X' \(3 slides\) / 'x' \(2 slides\)"):
         hold(table(rows), infos_of(*"abcdefg")).raise_errors()
+
+
+def test_it_says_what_it_took() -> None:
+    infos = {
+        name: replace(info(name, n=n, encoder="uni"), mpp=0.5) for name, n in zip("abcd", (5, 7, 9, 50), strict=True)
+    }
+    labels = replace(table(GOOD), columns={"label": "Dx", "slide": "Slide", "patient": "Case"})
+    report = hold(labels, infos, positive="x")
+    for words in (
+        "'x' 2, 'y' 2.", "Positive class: 'x'.", "Columns: label 'Dx', slide 'Slide', patient 'Case'.",
+        "format trident; encoder uni; 4 numbers per patch, stored as float32; 5 to 50 patches per slide, median 8; "
+        "patches of 128 microns; microns per level-0 pixel: 0.5.",
+    ):  # fmt: skip
+        assert words in report.summary()
+    content = json.loads(report.to_json())
+    assert (content["positive"], content["columns"]["patient"], content["dims"]) == ("x", "Case", {"4": 4})
+    assert content["patches"] == {"fewest": 5, "median": 8, "most": 50}
+    assert "Columns" not in report.summary(overview=False)  # of an error
+
+
+def test_bad_slides_are_left_out_by_name_once_and_others_are_not() -> None:
+    faulty = Survey(info=info("a"), faults=(Fault("not-finite", "a.h5: 1 value"), Fault("stacked", "5 patches")))
+    surveys = {**infos_of("b", "c", "d"), "a": faulty, "e": FeatureError("e.h5: truncated")}
+    rows = [*GOOD, ("e", "P5", "x"), ("f", "P6", "y")]
+    assert {p.kind for p in hold(table(rows), surveys).errors} == {"not-finite", "unreadable", "no-features"}
+    report = hold(table(rows), surveys, skip_bad=True)
+    assert [problem.kind for problem in report.errors] == ["no-features"]  # --skip-missing is for those
+    assert dict(report.left_out) == {
+        "a": "NaN or infinity in the feature file",
+        "e": "the feature file cannot be read",
+    }
+    assert len(report.left_out) == 2
+    assert [entry.slide_id for entry in report.entries] == ["b", "c", "d"]

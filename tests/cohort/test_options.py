@@ -17,7 +17,7 @@ def keywords(function: object) -> set[str]:
 def test_they_are_the_parameters_of_the_functions_that_take_them() -> None:
     names = {field.name for field in fields(CohortOptions)}
     assert keywords(Cohort.read) | set(Columns.__annotations__) == names
-    assert keywords(check) | set(Columns.__annotations__) == names - {"positive"}
+    assert keywords(check) | set(Columns.__annotations__) == names
     assert keywords(read_labels) == {*Columns.__annotations__, "task"}
     assert set(COHORT_KEYS) == names | {"labels", "features", "splits"}
     assert {*READING, *TARGET} < names

@@ -15,7 +15,7 @@ from jigsawmil.graph_config import GraphConfig, Raster
 from jigsawmil.nn.batch import Batch
 from jigsawmil.nn.model import Model
 from jigsawmil.nn.options import SINGLE_METHODS
-from jigsawmil.train.apply import apply_model
+from jigsawmil.train.apply import apply_groups, apply_model, groups_of, size_note
 from jigsawmil.train.checkpoint import ModelCard
 from jigsawmil.train.ensemble import Ensemble
 from jigsawmil.train.feed import Feed
@@ -174,3 +174,41 @@ def test_an_answer_that_is_no_number_ends_with_the_name_of_the_slide(members: in
     own = card(model) if members == 1 else dataclasses.replace(card(model), members=(card(model), card(model)))
     with pytest.raises(NotANumberError, match=f"{bags[0].slide_id}: the model answers .*nan"):
         list(apply_model(whole, own, bags))
+
+
+SIZES = [
+    ({"patch_size": 512.0, "mpp": 0.25}, "", ""),
+    ({"patch_size": 2048.0, "mpp": 0.25}, r"patches of 512 microns, the model was trained on patches of 128 micro", ""),
+    (
+        {"patch_size": 300.0, "mpp": 0.5},
+        "",
+        "1 of 1 slides have patches of 150 microns; the model was trained on patches",
+    ),
+    ({"patch_size": 256.0}, "", "1 of 1 slides do not say how large their patches are in microns"),
+]
+
+
+@pytest.mark.parametrize(("size", "refused", "noted"), SIZES)
+def test_the_magnification_is_that_of_the_training(
+    bags: list[Bag], small, size: dict[str, float], refused: str, noted: str
+) -> None:
+    model = small("abmil")
+    own = dataclasses.replace(card(model), patch_um=128.0)
+    bag = dataclasses.replace(bags[0], **{"patch_size": None, "mpp": None, **size})
+    if refused:
+        with pytest.raises(FeatureError, match=rf"{bag.slide_id}: {refused}"):
+            list(apply_model(model, own, [bag]))
+    else:
+        assert len(list(apply_model(model, own, [bag]))) == 1
+        assert size_note([bag], own).startswith(noted)
+        assert bool(noted) == bool(size_note([bag], own))
+
+
+def test_slides_that_fail_do_not_stop_the_others(bags: list[Bag], small) -> None:
+    model, failed = small("abmil"), {}
+    bad = dataclasses.replace(bags[1], features=bags[1].features[:, :2])
+    groups = groups_of([bags[0], bad, bags[2]], card(model))
+    found = apply_groups(model, card(model), groups, on_failure=lambda name, error: failed.update({name: str(error)}))
+    assert [seen.name for seen in found] == [bags[0].slide_id, bags[2].slide_id]
+    assert list(failed) == [bad.slide_id]
+    assert "features have 2 columns" in failed[bad.slide_id]

@@ -10,6 +10,7 @@ from ..errors import ConfigError
 from .app import app
 from .arguments import Out, Quiet, ReadingOptions, TableOptions
 from .groups import grouped
+from .options import TargetOptions
 from .screen import console, tracked
 
 if TYPE_CHECKING:
@@ -66,6 +67,7 @@ def phantom(
 @grouped
 def check_cohort(
     table: TableOptions,
+    target: TargetOptions,
     json: Annotated[bool, typer.Option("--json", help="Everything by name, as JSON.")] = False,
 ) -> None:
     """What a cohort holds and what is wrong with it, before anything runs.
@@ -74,7 +76,7 @@ def check_cohort(
     """
     from ..cohort.cohort import check
 
-    report = check(**table.given())
+    report = check(**table.given(), **target.given())
     console().print(report.to_json() if json else report.summary(), markup=False, highlight=False, soft_wrap=True)
     if report.errors:
         raise typer.Exit(1)

@@ -72,11 +72,13 @@ HERE = WhereOptions()
 class TargetOptions:
     """What the labels mean."""
 
+    def given(self) -> dict[str, Any]:
+        return {key: value for key, value in asdict(self).items() if value}
+
     def source(self, table: TableOptions) -> "CohortSpec":
         from ..study.study import cohort_spec
 
-        target = {key: value for key, value in asdict(self).items() if value}
-        return cohort_spec({**table.given(), **target})
+        return cohort_spec({**table.given(), **self.given()})
 
 
 C = TypeVar("C")

@@ -4,7 +4,7 @@ import json
 import re
 from collections import Counter, defaultdict
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Literal, NamedTuple
 
@@ -15,6 +15,7 @@ from ..errors import FeatureError, LabelError
 from ..tasks import Task, choose_task, sort_classes
 from .feature_audit import mixed_features, same_features, slide_faults
 from .labels import LabelTable, listed
+from .overview import Overview, overview
 from .tables import MISSING, is_unknown
 
 Severity = Literal["error", "note"]
@@ -143,6 +144,7 @@ class Audit:
     entries: tuple[Entry, ...]
     left_out: tuple[LeftOut, ...]
     task: Task
+    overview: Overview = field(default_factory=Overview)
 
     @property
     def errors(self) -> tuple[Problem, ...]:
@@ -160,11 +162,12 @@ class Audit:
         counts = Counter(entry.label for entry in self.entries)
         return {name: counts[name] for name in sort_classes(counts)}
 
-    def summary(self) -> str:
-        """Plain text; lists of names are cut at ten (`problems` has them whole)."""
+    def summary(self, *, overview: bool = True) -> str:
+        """Plain text; lists of names are cut at ten (`problems` has them whole). overview: also what was taken."""
         patients = {entry.patient_id for entry in self.entries}
         lines = [f"{self.source}: {_count(self.entries, 'slide')} of {_count(patients, 'patient')} can be used."]
         lines += [self.task.label_counts([entry.label for entry in self.entries])] if self.entries else []
+        lines += self.overview.lines() if overview else []
         for title, problems in (("error", self.errors), ("note", self.notes)):
             lines += [f"{_count(problems, title)}:"] if problems else []
             lines += [f"  - {problem}" for problem in problems]
@@ -177,6 +180,7 @@ class Audit:
             "slides": len(self.entries),
             "patients": len({entry.patient_id for entry in self.entries}),
             "classes": self.classes,
+            **self.overview.to_dict(),
             "problems": [vars(problem) for problem in self.problems],
             "left_out": [item._asdict() for item in self.left_out],
         }
@@ -186,7 +190,7 @@ class Audit:
         """One exception for all errors together, nothing where there are only notes."""
         if self.errors:
             kind = LabelError if any(problem.about == "labels" for problem in self.errors) else FeatureError
-            raise kind(self.summary())
+            raise kind(self.summary(overview=False))
 
 
 def audit(
@@ -197,6 +201,7 @@ def audit(
     skip_missing: bool = False,
     skip_bad: bool = False,
     allow_similar: bool = False,
+    positive: str | None = None,
     ordinal: bool = False,
     task: str | None = None,
 ) -> Audit:
@@ -204,9 +209,8 @@ def audit(
 
     found: slide id -> file, for all files. surveys: what they hold, or an error, at least for labelled slides found.
     skip_missing: labelled slides without usable features are noted and left out instead of stopping. skip_bad: those
-    whose features are bad, see `BAD`.
-    allow_similar: patients whose ids differ only in spelling are noted instead of stopping.
-    ordinal, task: what the labels are for, as for `Cohort.read`.
+    whose features are bad, see `BAD`. allow_similar: patients whose ids differ only in spelling, or with the same
+    features, are noted instead of stopping. positive, ordinal, task: what the labels are for, as for `Cohort.read`.
     """
     slides = _slides(labels)
     labelled = {slide_id: row for slide_id, row in slides.items() if row.label}
@@ -229,12 +233,6 @@ def audit(
     empty = [slide_id for slide_id, survey in readable.items() if survey.info.n == 0]
     absent = sorted(labelled.keys() - found.keys())
     hint = describe_mismatch(sorted(labelled), sorted(found)) if absent else ""
-    way_out = (
-        "They are left out."
-        if skip_missing or skip_bad
-        else "Extract them, or leave them out with skip_missing=True or --skip-missing; reports then name them."
-    )
-
     skipped = (SKIPPABLE if skip_missing else ()) + (tuple(BAD) if skip_bad else ())
     tell = _Teller(skipped + (ALLOWED if allow_similar else ()))
     _table_problems(tell, labels, slides)
@@ -243,9 +241,9 @@ def audit(
     kind = choose_task((label for _, label in pairs), task, ordinal)
     _label_problems(tell, pairs, labels.level, kind)
     _similar_names(tell, entries)
-    tell("no-features", "labelled slide", "without a feature file", absent, hint + way_out)
-    tell("unreadable", "labelled slide", "with an unreadable file", broken, way_out, broken.values())
-    tell("empty", "labelled slide", "without a single patch", empty, way_out)
+    tell("no-features", "labelled slide", "without a feature file", absent, hint + tell.way_out("no-features"))
+    tell("unreadable", "labelled slide", "with an unreadable file", broken, tell.way_out("unreadable"), broken.values())
+    tell("empty", "labelled slide", "without a single patch", empty, tell.way_out("empty"))
     tell("no-label", "feature file", "without a row in the table", sorted(found.keys() - slides.keys()))
     for problem in (*faults, *mixed_features(entries), *same_features(entries)):
         if problem.one:
@@ -258,14 +256,24 @@ def audit(
     if labelled and not entries:
         tell.once("nothing-left", "No slide has both a label and usable features")
     reasons = {**LEAVES_OUT, **(BAD if skip_bad else {})}
-    left_out = (
+    left_out = [
         LeftOut(name, f"{reason} ({why})" if problem.kind in SAYS_WHY and why else reason)
         for problem in tell.problems
         if problem.kind in reasons and problem.severity == "note"
         for reason in [reasons[problem.kind]]
         for name, why in zip(problem.names, problem.details or [""] * len(problem.names), strict=True)
-    )
-    return Audit(labels.source, tuple(tell.problems), entries, tuple(left_out), kind)
+    ]
+    once = tuple({entry.name: entry for entry in reversed(left_out)}.values())[::-1]  # by its first reason
+    seen = overview(labels.columns, entries, _positive([entry.label for entry in entries], kind, positive))
+    return Audit(labels.source, tuple(tell.problems), entries, once, kind, seen)
+
+
+def _positive(labels: Sequence[str], task: Task, positive: str | None) -> str | None:
+    """The class that is called positive; None if there is none, or if the labels do not fit the task."""
+    try:
+        return task.positive(task.targets(labels, positive).classes) if labels else None
+    except LabelError:
+        return None
 
 
 class _Row(NamedTuple):
@@ -281,6 +289,13 @@ class _Teller:
         """allowed: kinds that are noted and do not stop."""
         self.problems: list[Problem] = []
         self.allowed = allowed
+
+    def way_out(self, kind: str) -> str:
+        return (
+            "They are left out."
+            if kind in self.allowed
+            else "Extract them, or leave them out with skip_missing=True or --skip-missing; reports then name them."
+        )
 
     def once(
         self, kind: str, text: str, remedy: str = "", names: Iterable[str] = (), details: Iterable[str] = ()

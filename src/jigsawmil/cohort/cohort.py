@@ -108,7 +108,8 @@ class Cohort:
         report = check(
             labels, features,
             mpp=mpp, patch_size=patch_size, unit=unit, skip_missing=skip_missing, skip_bad=skip_bad,
-            allow_similar=allow_similar, verify=verify, progress=progress, ordinal=ordinal, task=task, **columns,
+            allow_similar=allow_similar, verify=verify, progress=progress, positive=positive, ordinal=ordinal,
+            task=task, **columns,
         )  # fmt: skip
         report.raise_errors()
 
@@ -242,6 +243,7 @@ def check(
     allow_similar: bool = False,
     verify: bool = False,
     progress: OnProgress | None = None,
+    positive: str | None = None,
     ordinal: bool = False,
     task: str | None = None,
     **columns: Unpack[Columns],
@@ -271,7 +273,8 @@ def check(
     )  # fmt: skip
     return audit(
         table, found, surveys,
-        skip_missing=skip_missing, skip_bad=skip_bad, allow_similar=allow_similar, ordinal=ordinal, task=task,
+        skip_missing=skip_missing, skip_bad=skip_bad, allow_similar=allow_similar, positive=positive, ordinal=ordinal,
+        task=task,
     )  # fmt: skip
 
 
