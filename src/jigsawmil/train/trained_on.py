@@ -6,6 +6,7 @@ from typing import NamedTuple
 
 import pandas as pd
 
+from ..bags.spelling import plain_id
 from ..cohort.cohort import Cohort
 from ..cohort.labels import listed, patient_names
 from ..errors import StudyError
@@ -64,7 +65,7 @@ def read_trained_on(path: Path) -> tuple[TrainedSlide, ...]:
 def find_overlap(cohort: Cohort, trained: Sequence[TrainedSlide]) -> Overlap:
     """Slides and patients of a cohort that are among the training slides. Features are read only of slides that have
     as many patches as a training slide."""
-    ids = {row.slide_id for row in trained}
+    ids = {plain_id(row.slide_id, barcode=False) for row in trained}
     people = {name for row in trained for name in patient_names(row.slide_id, row.patient_id)}
     digests: dict[int, set[str]] = {}
     for row in trained:
@@ -72,7 +73,7 @@ def find_overlap(cohort: Cohort, trained: Sequence[TrainedSlide]) -> Overlap:
             digests.setdefault(row.patches, set()).add(row.digest)
     slides, patients, content = [], dict[str, None](), []
     for index, slide in enumerate(cohort.slides):
-        if slide.slide_id in ids:
+        if plain_id(slide.slide_id, barcode=False) in ids:
             slides.append(slide.slide_id)
         if people & patient_names(slide.slide_id, slide.patient_id):
             patients[slide.patient_id] = None
