@@ -17,12 +17,13 @@ if TYPE_CHECKING:
     from .counts import PatchStatistics, patch_statistics
     from .digest import content_digest
     from .formats import BagInfo, find_bags, peek_bag, read_bag, register_format, write_bag
+    from .join import join_features
     from .provenance import Encoding
     from .tile_spec import TileSpec
 else:
     __getattr__ = attach(__name__, __file__)
 
 __all__ = [
-    "Bag", "BagInfo", "Encoding", "PatchStatistics", "TileSpec", "content_digest", "find_bags", "patch_statistics",
-    "peek_bag", "read_bag", "register_format", "write_bag",
+    "Bag", "BagInfo", "Encoding", "PatchStatistics", "TileSpec", "content_digest", "find_bags", "join_features",
+    "patch_statistics", "peek_bag", "read_bag", "register_format", "write_bag",
 ]  # fmt: skip

@@ -52,7 +52,7 @@ class Survey:
 
     @property
     def paths(self) -> list[Path]:
-        return [self.info.path, *([self.info.beside] if self.info.beside else [])]
+        return [self.info.path, *self.info.beside]
 
     def refuse_change(self) -> None:
         """A FeatureError if the files changed since."""

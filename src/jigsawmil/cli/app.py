@@ -21,6 +21,7 @@ VERBS = {
     "encoders": "extract",
     "check": "cohorts",
     "patches": "cohorts",
+    "join": "cohorts",
     "compare": "studies",
     "study": "studies",
     "compare-runs": "validation",

@@ -62,10 +62,19 @@ class TableOptions:
     """The cohort: a label table and a folder of features."""
 
     labels: Annotated[Path, typer.Option(help="Label table: CSV, TSV or XLSX.")]
-    features: Annotated[Path, typer.Option(help="Folder of feature files (TRIDENT, CLAM, STAMP, slideflow, ...).")]
+    features: Annotated[
+        list[Path],
+        typer.Option(
+            help="Folder of feature files (TRIDENT, CLAM, STAMP, slideflow, ...). Given again: of another encoder on "
+            "the same patches; the columns are joined."
+        ),
+    ]
 
     def given(self) -> dict[str, Any]:
-        values = {key: value for key, value in asdict(self).items() if value is not None and value is not False}
+        from ..bags.join import one_folder
+
+        own = {**asdict(self), "features": one_folder(self.features)}
+        values = {key: value for key, value in own.items() if value is not None and value is not False}
         return {key: str(value) if isinstance(value, Path) else value for key, value in values.items()}
 
 

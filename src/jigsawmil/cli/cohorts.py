@@ -83,6 +83,20 @@ def check_cohort(
 
 
 @app.command()
+def join(
+    folders: Annotated[list[Path], typer.Argument(help="Features of several encoders on the same patches.")],
+    out: Annotated[Path | None, typer.Option(help="Folder to write. Default: A+B beside A.")] = None,
+) -> None:
+    """Join features of several encoders: a folder of small files that name them, for `predict` and all other verbs.
+
+    Example: `jigsawmil join features/uni features/virchow2`
+    """
+    from ..bags.join import join_features
+
+    console().print(str(join_features(folders, out)), markup=False, highlight=False, soft_wrap=True)
+
+
+@app.command()
 @grouped
 def patches(
     reading: ReadingOptions,

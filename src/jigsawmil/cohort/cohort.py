@@ -12,6 +12,7 @@ from numpy.typing import NDArray
 from ..bags.bag import Bag, Unit
 from ..bags.digest import content_digest
 from ..bags.formats import BagInfo, find_bags, read_bag
+from ..bags.join import Folders, one_folder
 from ..bags.provenance import Encoding
 from ..bags.survey import Survey, survey_all
 from ..bags.tile_spec import TileSpec
@@ -83,7 +84,7 @@ class Cohort:
     def read(
         cls,
         labels: str | Path | LabelTable,
-        features: str | Path,
+        features: Folders,
         *,
         positive: str | None = None,
         ordinal: bool = False,
@@ -100,8 +101,10 @@ class Cohort:
     ) -> "Cohort":
         """Join a label table to a folder of features; everything that is wrong is raised together.
 
-        positive: of two classes, the one whose probability is reported. task: one of `jigsawmil.tasks.TASKS`; None:
-        binary for two classes, multiclass for more. ordinal: short for task="ordinal", grades in their order.
+        features: a folder, or those of several encoders on the same patches, whose columns are joined (see
+        `join_features`). positive: of two classes, the one whose probability is reported. task: one of
+        `jigsawmil.tasks.TASKS`; None: binary for two classes, multiclass for more. ordinal: short for task="ordinal",
+        grades in their order.
         mpp, patch_size, unit: what the feature files leave open, see `read_bag`. skip_bad, allow_similar, verify: see
         docs/labels.md.
         """
@@ -233,7 +236,7 @@ class Cohort:
 
 def check(
     labels: str | Path | LabelTable,
-    features: str | Path,
+    features: Folders,
     *,
     mpp: float | None = None,
     patch_size: float | None = None,
@@ -259,7 +262,7 @@ def check(
         raise LabelError(f"{', '.join(columns)}: the table is read already. Give the columns to read_labels.")
     table = labels if isinstance(labels, LabelTable) else read_labels(labels, task=task, **columns)
     found: dict[str, Path] = {}
-    for stem, path in find_bags(features).items():
+    for stem, path in find_bags(one_folder(features)).items():
         slide_id = slide_name(stem)  # `a.svs.h5` is the slide a, as in the table
         if slide_id in found:
             raise FeatureError(f"{found[slide_id].name} and {path.name} are both features of {slide_id}. Keep one.")

@@ -3,6 +3,7 @@
 from pathlib import Path
 from typing import Any
 
+from ..bags.join import Folders
 from ..errors import StudyError
 from ..files import new_folder, replacing, writing_to
 from ..study.run import Run, open_run
@@ -28,7 +29,7 @@ def run_study(study: Study, out: str | Path, **options: Any) -> Run:
     return run
 
 
-def validate(source: str | Path, labels: str | Path, features: str | Path, out: str | Path, **options: Any) -> Run:
+def validate(source: str | Path, labels: str | Path, features: Folders, out: str | Path, **options: Any) -> Run:
     """Score a second, labelled cohort by a trained model, or by all fold models of a run together, and report on it.
 
     source: folder of a model or a run. labels, features: of the new cohort. out: new folder, which appears whole:

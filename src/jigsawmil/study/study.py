@@ -5,6 +5,7 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
+from ..bags.join import one_folder
 from ..cohort.cohort import Cohort
 from ..cohort.options import TARGET, CohortOptions
 from ..config import check_types, choose, from_mapping, require
@@ -130,7 +131,8 @@ def on_standins(study: Study, folder: Path) -> Study:
 
 
 def cohort_spec(values: Mapping[str, Any], where: str = "cohort") -> CohortSpec:
-    """The cohort of a study: `labels`, `features`, and the options of `Cohort.read`. where: names it in errors.
+    """The cohort of a study: `labels`, `features` (a folder, or a list of them, which are joined), and the options of
+    `Cohort.read`. where: names it in errors.
 
     Example: `cohort_spec({"labels": "labels.csv", "features": "features/", "positive": "tumour"})`
     """
@@ -138,5 +140,5 @@ def cohort_spec(values: Mapping[str, Any], where: str = "cohort") -> CohortSpec:
     missing = [key for key in ("labels", "features") if key not in options]
     if missing:
         raise ConfigError(f"{where}: no {' and no '.join(missing)}; expected a label table and a folder of features.")
-    labels, features = str(options.pop("labels")), str(options.pop("features"))
+    labels, features = str(options.pop("labels")), str(one_folder(options.pop("features")))
     return CohortSpec(labels, features, from_mapping(CohortOptions, options, where))

@@ -41,9 +41,10 @@ def read_study(path: str | Path) -> Study:
             references[name] = _references(table.pop("reference"), path.parent, f"{where}.reference")
         for key, value in table.items():
             choose(f"{where}: key", key, (*COHORT_KEYS, "standin", "reference"))
-            check_type(f"{where}: {key}", value, COHORT_KEYS[key])
+            for one in value if key == "features" and isinstance(value, list) else [value]:
+                check_type(f"{where}: {key}", one, COHORT_KEYS[key])
         table = {
-            key: str(path.parent / value) if key in (*PATHS, *PATH_OPTIONS) else value for key, value in table.items()
+            key: _below(path.parent, value) if key in (*PATHS, *PATH_OPTIONS) else value for key, value in table.items()
         }
         if "splits" in table:
             splits[name] = table.pop("splits")
@@ -116,3 +117,7 @@ def _references(value: Any, folder: Path, where: str) -> dict[str, str]:
 def _table(value: Any, where: str) -> dict[str, Any]:
     require(where, value, isinstance(value, dict), "a table")
     return value
+
+
+def _below(folder: Path, value: str | list[str]) -> str | list[str]:
+    return str(folder / value) if isinstance(value, str) else [str(folder / one) for one in value]

@@ -12,6 +12,7 @@ from typing import Any
 
 import pandas as pd
 
+from ..bags.join import Folders, one_folder
 from ..cohort.cohort import Cohort
 from ..cohort.options import TARGET, CohortOptions
 from ..config import choose, from_mapping
@@ -174,7 +175,7 @@ def overlap_words(cohort: Cohort, subject: Subject, allow: bool) -> tuple[str, l
 def write_validation(
     source: str | Path,
     labels: str | Path,
-    features: str | Path,
+    features: Folders,
     folder: Path,
     *,
     variant: str | None = None,
@@ -186,7 +187,7 @@ def write_validation(
     **options: Any,
 ) -> Run:
     """Write the tables and jobs of a validation into a folder that is there, and open it; see `report.validate`."""
-    subject = subject_of(source, variant=variant, cohort=cohort)
+    subject, features = subject_of(source, variant=variant, cohort=cohort), one_folder(features)
     card, given = subject.card, from_mapping(CohortOptions, options, "validate")
     read = read_cohort(str(labels), str(features), given, card)
     if card.level == "patient":

@@ -169,7 +169,7 @@ def check_fits(bag: Bag | BagInfo, card: ModelCard) -> None:
     if bag.dim != card.model.in_dim:
         raise FeatureError(
             f"{bag.slide_id}: features have {bag.dim} columns{f' ({bag.encoder})' if bag.encoder else ''}, the model "
-            f"was trained on {trained}. Extract with the same encoder, or train on these features."
+            f"was trained on {trained}. {_same_encoder(card)}"
         )
     if bag.encoder and card.encoder and our_name(bag.encoder) != our_name(card.encoder):
         raise FeatureError(
@@ -177,7 +177,7 @@ def check_fits(bag: Bag | BagInfo, card: ModelCard) -> None:
             + (
                 "Draw the phantoms with the --encoder-seed of the training cohort, see docs/phantoms.md."
                 if is_phantom(bag.encoder)
-                else "Extract with the same encoder, or train on these features."
+                else _same_encoder(card)
             )
         )
     if ratio(_size(bag), _trained_size(card)) > OTHER:
@@ -185,3 +185,14 @@ def check_fits(bag: Bag | BagInfo, card: ModelCard) -> None:
             f"{bag.slide_id}: {_size(bag).words}, the model was trained on {_trained_size(card).words}. Extract at the "
             "same magnification with the same patch size, or train on these features."
         )
+
+
+def _same_encoder(card: ModelCard) -> str:
+    """What to do about features of another encoder."""
+    several = (card.encoder or "").split("+")
+    if len(several) > 1:
+        return (
+            f"It needs the features of {' and '.join(several)}, in this order: give --features for each, or the folder "
+            "that `jigsawmil join` makes of them."
+        )
+    return "Extract with the same encoder, or train on these features."

@@ -79,6 +79,7 @@ class Source:
     centred: bool = False  # coords are patch centres, not top-left corners
     size: tuple[float, float] | None = None  # of the slide, level-0 pixels
     guess_unit: bool = False  # may coordinates that look like pixels be taken as pixels?
+    beside: tuple[Path, ...] = ()  # files that it is made of, if `path` only names them
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -101,7 +102,7 @@ class BagInfo:
     tiles: TileSpec | None = None  # how the slide was cut, where the file says
     encoding: Encoding | None = None  # how the encoder was applied, where the file says
     placed: bool = True  # whether the files say where the patches lie
-    beside: Path | None = None  # file of the coordinates, if it is another
+    beside: tuple[Path, ...] = ()  # files that belong to it: of the coordinates, or of each encoder
 
 
 def describe(source: Source, options: Options, fmt: str) -> BagInfo:
@@ -161,7 +162,7 @@ def describe(source: Source, options: Options, fmt: str) -> BagInfo:
         tiles=None if coords is None else source.tiles,
         encoding=source.encoding,
         placed=coords is not None,
-        beside=None if coords is None else coords.path,
+        beside=(*source.beside, *([coords.path] if coords is not None and coords.path else [])),
     )
 
 
