@@ -37,7 +37,7 @@ class TorchmilModule(nn.Module):
                 f"torchmil:{name}: torchmil's models answer one question of yes or no; this task asks for {logits} "
                 "logits. Choose a binary task, or a method of ours."
             )
-        self.about, kind = TORCHMIL[name], getattr(torchmil.models, name)
+        self.name, self.about, kind = name, TORCHMIL[name], getattr(torchmil.models, name)
         settings = {**self.about.defaults, **options}
         first, size = _features(name, in_dim, settings)
         try:
@@ -63,6 +63,11 @@ class TorchmilModule(nn.Module):
 
     def loss(self, batch: Batch, labels: Tensor) -> Tensor:
         """The sum of the model's own losses, as torchmil's trainer has it. (bag,)"""
+        if labels.is_floating_point() or labels.ndim != 1:
+            raise ConfigError(
+                f"torchmil:{self.name}: torchmil's models answer one question of yes or no; the targets of this task "
+                "are measured values. Choose a binary task, or a method of ours."
+            )
         if isinstance(svm := getattr(self.model, "inst_loss_fn", None), nn.Module) and hasattr(svm, "labels"):
             svm.labels = svm.labels.to(labels.device)  # a tensor of CLAM's that is no buffer
         each = []
