@@ -19,6 +19,7 @@ from .control import blind_variants, control_lines, control_table
 from .examples import SHOWN, example_cards, has_attention
 from .headline import behind
 from .html import Html, figures, join, listed, paragraphs, picture, table, tag
+from .outcomes import horizons_section, risk_section, values_section
 from .part import CohortPart
 from .plots.agreement import calibration_figure, confusion_figure
 from .plots.curves import band_figure
@@ -301,6 +302,9 @@ OF_TASKS = {
     "curves": ("ROC and precision-recall", curves_section),
     "calibration": ("Calibration", calibration_section),
     "confusion": ("Confusion matrix", confusion_section),
+    "risk-groups": ("Survival by predicted risk", risk_section),
+    "horizons": ("Calibration at horizons", horizons_section),
+    "values": ("Predicted and true values", values_section),
 }  # name in `Task.sections` -> title, section
 
 

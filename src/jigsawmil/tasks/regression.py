@@ -29,6 +29,7 @@ class RegressionTask(Task):
     measure = resampled_measure("pearson", "Pearson's r", "a measured value", chance=0.0, least=-1.0, intervals=FIGURES)
     losses = ("huber", "squared")
     headers = {"pearson_patient": "r by\npatient", "spearman": "Spearman", "r2": "R²"}  # noqa: RUF012
+    sections = ("values",)
     rows_title = "value"
 
     # Labels

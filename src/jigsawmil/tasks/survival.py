@@ -65,6 +65,7 @@ class SurvivalTask(Task):
         "integrated_brier": "integr.\nBrier",
         "integrated_brier_km": "Brier of\nKaplan-M.",
     }
+    sections = ("risk-groups", "horizons")
     rows_title = "outcome"
     column_options = ("time_column", "event_column")
     horizons: tuple[float, ...] = ()
