@@ -3,7 +3,7 @@ PYTHON ?= python3
 VENV := .venv
 BIN := $(VENV)/bin
 
-.PHONY: demo test test-encoders lint bench evidence fuzz clean
+.PHONY: demo test test-encoders lint bench evidence fuzz chaos clean
 
 demo: $(VENV)/.core
 	$(BIN)/jigsawmil demo
@@ -30,6 +30,10 @@ evidence: $(VENV)/.dev
 # 100,000 damaged files, and a table of what each reader made of them
 fuzz: $(VENV)/.dev
 	$(BIN)/python -m tools.fuzz
+
+# 500 kills of study, train, extract and export, and every byte compared with an undisturbed run
+chaos: $(VENV)/.dev
+	$(BIN)/python -m tools.chaos
 
 clean:
 	rm -rf $(VENV) .venv-encoders .pytest_cache .mypy_cache .ruff_cache

@@ -64,6 +64,32 @@ def test_running_again_does_what_is_missing(
     assert digests(tmp_path, "*.h5") == before
 
 
+def test_a_kill_between_two_files_loses_none(
+    slides: dict[str, Path], script: Path, tmp_path: Path, digests: Callable[[Path, str], dict[str, str]],
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:  # fmt: skip
+    """Features come last, since a slide that has them is done. What an earlier version lost is written again."""
+    load, files = {"name": str(script)}, [slides["0001"]]
+    with monkeypatch.context() as patched:
+        patched.setattr(extract_one, "write_features", lambda *given: (_ for _ in ()).throw(KeyboardInterrupt()))
+        with pytest.raises(KeyboardInterrupt):
+            list(extract_here(files, tmp_path, load, SETTINGS))
+    folder = features_folder(tmp_path, "colour", SETTINGS)
+    patches, account = folder.parent / "patches" / "0001_patches.h5", folder / "extracted.csv"
+    assert patches.exists()
+    assert not (folder / "0001.h5").exists()
+    assert [one.status for one in extract_here(files, tmp_path, load, SETTINGS)] == ["done"]
+    before, row = digests(tmp_path, "*.h5"), pd.read_csv(account).drop(columns="seconds")
+    patches.unlink()
+    account.unlink()
+    assert [one.status for one in extract_here(files, tmp_path, load, SETTINGS)] == ["already"]
+    assert pd.read_csv(account).drop(columns="seconds").equals(row)
+    with h5py.File(patches) as again, h5py.File(folder / "0001.h5") as features:
+        assert np.array_equal(again["coords"], features["coords"])
+        assert {*again["coords"].attrs} == {*features["coords"].attrs}
+    assert digests(tmp_path, "features_colour/*.h5") == {n: d for n, d in before.items() if "patches" not in n}
+
+
 def test_what_is_done_is_known_on_storage_that_has_become_read_only(
     slides: dict[str, Path], script: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -1,0 +1,209 @@
+"""Kill verbs at random moments, run them again until they end, and compare every byte with an undisturbed run.
+
+python -m tools.chaos --kills 500 --seed 1
+
+A verb runs in a fork of this process, which has imported everything: a kill costs no second import. Trainings are saved
+all the time instead of every 30 s, or there would be nothing to resume. Times and memory are no results and set aside.
+"""
+
+import argparse
+import importlib
+import json
+import os
+import pkgutil
+import shutil
+import signal
+import sys
+import tempfile
+import time
+from collections import Counter
+from collections.abc import Callable, Sequence
+from contextlib import suppress
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pandas as pd
+
+import jigsawmil
+
+CLOCK = {"seconds", "peak_mb", "python_seconds"}  # keys and columns that tell of the run, not of its result
+MODEL_THERE = "holds a model already"  # train, killed after its last file: it says so and does nothing
+PATIENCE = 600.0  # seconds that a verb may take
+
+
+@dataclass(frozen=True)
+class Verb:
+    name: str
+    arguments: Sequence[str]  # without --out
+
+
+def verbs(place: Path) -> list[Verb]:
+    """The verbs that write most, on inputs of some kilobytes."""
+    cohort, run, slides, encoder = (place / name for name in ("cohort", "run", "slides", "colour.pt"))
+    _write_encoder(encoder)
+    _once(["phantom", "arrangement", "--slides", "12", "--patches", "40", "--dim", "16", "--out", str(cohort)])
+    _once(["paint", "--slides", "3", "--patches", "20", "--out", str(slides)])
+    data = ["--labels", str(cohort / "labels.csv"), "--features", str(cohort / "features")]
+    small = ["--epochs", "6", "--patience", "0", "--k", "4", "--set", "hidden=8", "--quiet"]
+    compare = ["compare", *data, "--methods", "graph-abmil,graph-abmil+jigsaw", "--folds", "2", *small, "--attention"]
+    _once([*compare, "--out", str(run)])
+    return [
+        Verb("study", compare),
+        Verb("train", ["train", *data, "--method", "graph-abmil+jigsaw", "--members", "2", *small]),
+        Verb("extract", ["extract", str(slides / "slides"), "--encoder", str(encoder), "--quiet"]),
+        Verb("export", ["export", str(run), "--quiet"]),
+    ]
+
+
+def _write_encoder(path: Path) -> None:
+    import torch
+
+    class Colour(torch.nn.Module):
+        def forward(self, x: torch.Tensor) -> torch.Tensor:
+            return torch.cat([x.mean(dim=[2, 3]), x.std(dim=[2, 3])], dim=1)
+
+    torch.jit.script(Colour()).save(str(path))
+
+
+def _import_all() -> None:
+    for module in pkgutil.walk_packages(jigsawmil.__path__, "jigsawmil."):
+        if not module.name.endswith("__main__"):
+            with suppress(ImportError):  # of an optional package
+                importlib.import_module(module.name)
+
+
+def start(arguments: Sequence[str], log: Path) -> int:
+    """The process id of a fork that runs the command line."""
+    pid = os.fork()
+    if pid:
+        return pid
+    code = 1
+    try:
+        os.setsid()
+        with open(log, "wb") as file:
+            os.dup2(file.fileno(), 1)
+            os.dup2(file.fileno(), 2)
+        from jigsawmil.cli import main
+        from jigsawmil.train import fit
+
+        fit.SAVE_SECONDS = 0.0
+        sys.argv = ["jigsawmil", *arguments]
+        code = main() or 0
+    except SystemExit as error:
+        code = error.code if isinstance(error.code, int) else int(error.code is not None)
+    finally:
+        sys.stdout.flush()
+        os._exit(code)
+
+
+def wait(pid: int, seconds: float) -> int | None:
+    """Its exit code; None if it is still at work."""
+    until = time.monotonic() + seconds
+    while True:
+        done, status = os.waitpid(pid, os.WNOHANG)
+        if done:
+            return os.waitstatus_to_exitcode(status)
+        if time.monotonic() >= until:
+            return None
+        time.sleep(0.002)
+
+
+def kill(pid: int) -> None:
+    """The process and all that it started."""
+    os.killpg(pid, signal.SIGKILL)
+    os.waitpid(pid, 0)
+
+
+def _once(arguments: Sequence[str]) -> float:
+    """Run a verb undisturbed; the seconds that it took."""
+    started = time.monotonic()
+    with tempfile.NamedTemporaryFile() as log:
+        code = wait(start(arguments, Path(log.name)), PATIENCE)
+        if code != 0:
+            raise RuntimeError(f"{' '.join(arguments)}: exit {code}: {log.read().decode(errors='replace')[-2000:]}")
+    return time.monotonic() - started
+
+
+def content(folder: Path, at: Path) -> dict[str, bytes]:
+    """Every file by its name, without what tells of clocks and of the folder's own place. Locks are no content."""
+    files = sorted(path for path in folder.rglob("*") if path.is_file() and not path.name.endswith(".lock"))
+    return {str(path.relative_to(folder)): _plain(path).replace(str(at).encode(), b"OUT") for path in files}
+
+
+def _plain(path: Path) -> bytes:
+    if path.suffix == ".json":
+        return json.dumps(_timeless(json.loads(path.read_text())), sort_keys=True).encode()
+    if path.suffix == ".csv" and path.stat().st_size > 1:
+        table = pd.read_csv(path, dtype=str, keep_default_na=False)
+        return table.drop(columns=[name for name in table if name in CLOCK]).to_csv(index=False).encode()
+    return path.read_bytes()
+
+
+def _timeless(value: Any) -> Any:
+    if isinstance(value, dict):
+        return {key: _timeless(item) for key, item in value.items() if key not in CLOCK}
+    return [_timeless(item) for item in value] if isinstance(value, list) else value
+
+
+def torment(verb: Verb, kills: int, rng: np.random.Generator, place: Path, say: Callable[[str], None]) -> Counter[str]:
+    """Kill a verb so many times, in as many runs as that takes; what happened, counted."""
+    out, whole, log = place / "out", place / "whole", place / "log"
+    took = _once([*verb.arguments, "--out", str(out)])
+    expected = content(out, out)
+    os.replace(out, whole)
+    found: Counter[str] = Counter(kills=0, runs=0, differ=0, lost=0, leftovers=0, errors=0)
+    while found["kills"] < kills:
+        while True:
+            pid = start([*verb.arguments, "--out", str(out)], log)
+            code = wait(pid, rng.uniform(0, 1.05 * took) if found["kills"] < kills else PATIENCE)
+            if code is not None:
+                break
+            kill(pid)
+            found["kills"] += 1
+        words = log.read_text(errors="replace")
+        if code != 0 and not (verb.name == "train" and MODEL_THERE in words):
+            found["errors"] += 1
+            say(f"{verb.name}: exit {code} after {found['kills']} kills: {words[-1500:]}")
+        given = content(out, out)
+        left = [name for name in given if ".partial" in name or ".state" in name]
+        lost = sorted(expected.keys() - given.keys())
+        differ = sorted(name for name in expected.keys() & given.keys() if given[name] != expected[name])
+        found["runs"] += 1
+        for kind, names in (("differ", differ), ("lost", lost), ("leftovers", left)):
+            found[kind] += len(names)
+            if names:
+                say(f"{verb.name}: {kind} after {found['kills']} kills: {', '.join(names[:5])}")
+        shutil.rmtree(out)
+    shutil.rmtree(whole)
+    return found
+
+
+def main(arguments: list[str] | None = None) -> int:
+    parser = argparse.ArgumentParser(prog="python -m tools.chaos", description=__doc__)
+    parser.add_argument("--kills", type=int, default=500)
+    parser.add_argument("--seed", type=int, default=1)
+    parser.add_argument("--only", action="append", help="a verb; may be given several times")
+    given = parser.parse_args(arguments)
+    os.environ.setdefault("OMP_NUM_THREADS", "1")  # OpenMP does not survive a fork
+    import torch
+
+    torch.set_num_threads(1)
+    _import_all()
+    bad = 0
+    with tempfile.TemporaryDirectory(prefix="chaos-") as place:
+        chosen = [verb for verb in verbs(Path(place)) if verb.name in (given.only or [verb.name])]
+        columns = ("kills", "runs", "differ", "lost", "leftovers", "errors")
+        print(f"{'verb':8}" + "".join(f"{name:>11}" for name in columns), flush=True)
+        for number, verb in enumerate(chosen):
+            kills = given.kills // len(chosen) + (number < given.kills % len(chosen))
+            found = torment(verb, kills, np.random.default_rng([given.seed, number]), Path(place), print)
+            print(f"{verb.name:8}" + "".join(f"{found[name]:11,}" for name in columns), flush=True)
+            bad += sum(found[name] for name in ("differ", "lost", "errors"))
+    print(f"seed {given.seed}")
+    return 1 if bad else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
