@@ -274,3 +274,13 @@ def test_coordinates_beyond_any_slide_are_refused_before_the_kd_tree(far: float)
             make()
     with pytest.raises(FeatureError, match=r"far: a coordinate of .*expected level-0 pixels or microns"):
         Bag(slide_id="far", features=torch.rand(40, 3), coords=coords)
+
+
+@pytest.mark.parametrize("field", ["indptr", "indices", "reverse"])
+@pytest.mark.parametrize("wrong", [-1, 10_000])
+def test_no_graph_leads_a_kernel_out_of_its_arrays(field: str, wrong: int) -> None:
+    graph = knn_graph(torch.rand(30, 2, dtype=torch.float64), 4)
+    values = getattr(graph, field).clone()
+    values[3] = wrong
+    with pytest.raises(FeatureError, match="lead out of it"):
+        dataclasses.replace(graph, **{field: values})

@@ -33,6 +33,17 @@ class SpatialGraph:
     weight: Tensor  # (edge,) float32, in (0, 1], 1 on the diagonal
     reverse: Tensor  # (edge,) int32
 
+    def __post_init__(self) -> None:
+        """The kernels believe every index, and would write wherever a wrong one leads."""
+        if self.indices.device.type != "cpu":
+            return
+        edges, ends = len(self.indices), self.indptr[[0, -1]].tolist()
+        fits = ends == [0, edges] and len(self.reverse) == len(self.weight) == edges
+        for values, end in ((self.indptr, edges + 1), (self.indices, len(self)), (self.reverse, edges)):
+            fits = fits and (not len(values) or 0 <= int(values.min()) <= int(values.max()) < end)
+        if not fits or bool((self.indptr.diff() < 0).any()):
+            raise FeatureError("a graph whose indices lead out of it; make graphs with knn_graph or radius_graph.")
+
     def __len__(self) -> int:
         return len(self.indptr) - 1
 
@@ -224,6 +235,8 @@ def _nearest_with_ties(points: NDArray, k: int) -> tuple[tuple[NDArray, ...], ND
     workers = torch.get_num_threads()  # a job that was given one core takes one
     ask = min(k + 9, n)  # 8 lattice points share a distance as a rule
     distance, neighbours = (a.reshape(n, ask) for a in tree.query(points, k=ask, workers=workers))
+    if not np.isfinite(distance).all():  # the tree then names patch n, which is none
+        raise FeatureError("distances between patches are not finite; expected positions of one slide.")
     radius = distance[:, k] * TIE
     rows = np.flatnonzero(distance[:, -1] <= radius) if ask < n else np.empty(0, dtype=int)
     wide, wide_neighbours = distance[:0], neighbours[:0]

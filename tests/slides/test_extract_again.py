@@ -12,6 +12,7 @@ from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
 
+import h5py
 import numpy as np
 import pandas as pd
 import pytest

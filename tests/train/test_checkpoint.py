@@ -1,6 +1,7 @@
 """Models on disk: the same predictions after a round trip, no pickle, and a word for every damaged file."""
 
 import json
+import os
 import subprocess
 import sys
 from collections.abc import Callable
@@ -169,3 +170,23 @@ def test_a_file_that_cannot_be_written_leaves_the_old_one(saved: Path, small: Sm
         save_model(saved, model, card_of(model))
     assert (saved / "model.safetensors").read_bytes() == before
     assert len(list(saved.iterdir())) == 2
+
+
+def test_no_change_of_weights_or_card_goes_unnoticed(saved: Path) -> None:
+    """As a disk or a copy may do it: one bit, anywhere."""
+    for name in ("model.safetensors", "model.json"):
+        raw = (saved / name).read_bytes()
+        for place in np.random.default_rng(0).integers(0, len(raw), 60):
+            damaged = bytearray(raw)
+            damaged[place] ^= 1
+            (saved / name).write_bytes(damaged)
+            with pytest.raises(StudyError, match="model"):
+                load_model(saved)
+        (saved / name).write_bytes(raw)
+    assert load_model(saved)
+
+
+def test_a_model_that_may_not_be_read_is_not_absent(saved: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(os, "access", lambda *given: False)  # root may read anything
+    with pytest.raises(StudyError, match=r"may not be read \(permission denied\)"):
+        load_model(saved)
