@@ -9,11 +9,24 @@ import threading
 import time
 from pathlib import Path
 
+import pandas as pd
 import pytest
 
 from jigsawmil import files
-from jigsawmil.errors import StudyError
-from jigsawmil.files import DAY, alone_in, new_folder, remove, replacing, sweep, write_json, writing_to
+from jigsawmil.errors import ConfigError, StudyError
+from jigsawmil.files import (
+    DAY,
+    alone_in,
+    check_target,
+    new_folder,
+    remove,
+    replacing,
+    sweep,
+    unguarded,
+    write_csv,
+    write_json,
+    writing_to,
+)
 
 LEAVE = """
 import sys
@@ -244,3 +257,31 @@ def test_one_process_at_a_time_writes_to_a_folder(tmp_path: Path) -> None:
         pass
     with alone_in(tmp_path, words):  # it is free again
         pass
+
+
+def test_no_cell_is_a_formula_and_every_text_comes_back(tmp_path: Path) -> None:
+    texts = [
+        "=cmd|' /C calc'!A0",
+        "@sum(1)",
+        "-2+3",
+        "+49 30",
+        "'=x",
+        "''=x",
+        "\tx",
+        "plain",
+        "-1",
+        "+",
+        "-",
+        "+2.5",
+        "'",
+    ]
+    write_csv(pd.DataFrame({"slide_id": texts, "p": -0.5}), tmp_path / "t.csv")
+    table = pd.read_csv(tmp_path / "t.csv", dtype=str, keep_default_na=False)
+    assert [text for text in table["slide_id"] if text[0] in "=@+-\t"] == ["-1", "+", "-", "+2.5"]
+    assert list(table["slide_id"].map(unguarded)) == texts
+    assert set(table["p"]) == {"-0.5"}
+
+
+def test_a_table_is_no_workbook(tmp_path: Path) -> None:
+    with pytest.raises(ConfigError, match=r"found '.xlsx', expected .csv"):
+        check_target(tmp_path / "p.xlsx")

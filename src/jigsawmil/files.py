@@ -21,6 +21,8 @@ from .errors import ConfigError, StudyError
 if TYPE_CHECKING:
     import pandas as pd
 
+WORKBOOKS = (".xlsx", ".xls", ".ods")
+FORMULA = re.compile(r"'*[=+\-@\t\r](?!\d*\.?\d*$).", re.DOTALL)  # numbers, and + or - alone, are none
 DAY = 86400.0  # seconds; nothing is written for so long
 LOCK = ".lock"
 OURS = re.compile(r"\.[0-9a-f]{10}-\d+-[0-9a-f]{8}\.partial$")  # see `_beside`; other programs have partial files too
@@ -105,14 +107,27 @@ def check_target(path: Path) -> None:
     """Refuse a file that cannot be written, before the work and not after it."""
     if path.is_dir():
         raise StudyError(f"{path}: found a folder, expected a file to write. Give {path / 'predictions.csv'}.")
+    if path.suffix.lower() in WORKBOOKS:
+        raise ConfigError(f"--out {path}: found {path.suffix!r}, expected .csv. Give {path.with_suffix('.csv')}.")
     with writing_to(path.parent):
         pass
 
 
 def write_csv(table: "pd.DataFrame", path: Path) -> None:
-    """A table, whole or not at all."""
+    """A table, whole or not at all. A text that a spreadsheet would take for a formula begins with an apostrophe there,
+    which `unguarded` takes away."""
     with writing_to(path.parent), replacing(path) as temporary:
-        table.to_csv(temporary, index=False)
+        texts = {name: table[name].map(_guard) for name in table if table[name].dtype.kind not in "biuf"}
+        table.assign(**texts).to_csv(temporary, index=False)
+
+
+def unguarded(text: str) -> str:
+    """A text of a table that `write_csv` wrote."""
+    return text[1:] if text.startswith("'") and FORMULA.match(text) else text
+
+
+def _guard(cell: Any) -> Any:
+    return f"'{cell}" if isinstance(cell, str) and FORMULA.match(cell) else cell
 
 
 def sweep(path: Path) -> None:

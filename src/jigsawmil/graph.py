@@ -47,6 +47,9 @@ class SpatialGraph:
     def __len__(self) -> int:
         return len(self.indptr) - 1
 
+    def __repr__(self) -> str:
+        return f"SpatialGraph({len(self):,} patches, {self.edges:,} edges)"
+
     @property
     def edges(self) -> int:
         return len(self.indices)

@@ -407,3 +407,21 @@ def test_a_url_is_no_folder(jigsawmil, given, tmp_path: Path, monkeypatch: pytes
     assert ran.code == 1
     assert "looks like a URL, expected a folder" in " ".join(ran.err.split())
     assert list(tmp_path.iterdir()) == []
+
+
+def test_hostile_files_are_refused_in_a_sentence(refused: Said, given, tmp_path: Path) -> None:
+    """Deep JSON, and a field beyond the limit of csv."""
+    deep, wide, labels = tmp_path / "deep.json", tmp_path / "wide.csv", tmp_path / "labels.csv"
+    deep.write_text("[" * 100_000)
+    wide.write_text("slide,fold\n" + "x" * 200_000 + ",1\n")
+    labels.write_text("slide_id,label\n" + "x" * 200_000 + ",1\n")
+    run = ["compare", *given, "--out", tmp_path / "run"]
+    assert "deep.json: not valid JSON" in refused(*run, "--splits", deep)
+    assert "wide.csv: not a table (field larger than field limit" in refused(*run, "--splits", wide)
+    assert "labels.csv, line 2: not a table" in refused("check", "--labels", labels, *given[2:])
+
+
+def test_a_demo_leaves_a_folder_of_something_else_alone(refused: Said, tmp_path: Path) -> None:
+    (tmp_path / "notes.txt").write_text("mine")
+    assert "expected a new or empty folder" in refused("demo", "--out", tmp_path)
+    assert [path.name for path in tmp_path.iterdir()] == ["notes.txt"]

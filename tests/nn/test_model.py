@@ -7,7 +7,7 @@ import torch
 
 from jigsawmil.bags.bag import Bag
 from jigsawmil.errors import ConfigError, FeatureError
-from jigsawmil.graph import GraphConfig
+from jigsawmil.graph import GraphConfig, knn_graph
 from jigsawmil.nn.batch import Batch
 from jigsawmil.nn.convs import CONVS
 from jigsawmil.nn.jigsaws import JIGSAWS
@@ -191,3 +191,11 @@ def test_mixed_dimensions_and_empty_slides_are_refused() -> None:
         Batch.of([make_bag(5), make_bag(5, 1, d=7)])
     with pytest.raises(FeatureError, match="no patches"):
         Batch.of(dataclasses.replace(make_bag(5), features=torch.zeros(0, 3), coords=torch.zeros(0, 2)))
+
+
+def test_features_of_another_dimension_and_short_words_for_bags_and_graphs() -> None:
+    bag = Bag(slide_id="a", features=torch.rand(30, 8), coords=512 * torch.rand(30, 2).double(), patch_size=512.0)
+    with pytest.raises(FeatureError, match="features have 8 columns, the model was built for 99"):
+        build_model("abmil", in_dim=99)(Batch.of([bag]))
+    assert repr(bag) == "Bag('a': 30 patches x 8, patches of 512 px, from memory)"
+    assert repr(knn_graph(bag.coords, k=4)).startswith("SpatialGraph(30 patches, ")

@@ -35,6 +35,12 @@ class Bag:
     source: str = "memory"  # the format it was read from
     placed: bool = True
 
+    def __repr__(self) -> str:
+        size = "" if self.patch_size is None else f", patches of {self.patch_size:g} {self.unit}"
+        encoder = "" if self.encoder is None else f", encoder {self.encoder}"
+        n, dim = self.features.shape
+        return f"Bag({self.slide_id!r}: {n:,} patches x {dim}{size}{encoder}, from {self.source})"
+
     def __post_init__(self) -> None:
         n = len(self.features)
         if self.features.ndim != 2 or self.coords.shape != (n, 2):

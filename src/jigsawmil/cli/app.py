@@ -63,6 +63,8 @@ class Verbs(TyperGroup):
             return super().invoke(ctx)
         except JigsawmilError as error:
             _stop(str(error), 1)
+        except RecursionError:
+            _stop("A JSON file is nested deeper than any that this program or another tool writes. Look at it.", 1)
         except KeyboardInterrupt:
             _stop("Stopped. Run the same command again to go on.", 130, error=False)
         except BrokenPipeError:  # `jigsawmil check ... | head`
@@ -98,10 +100,11 @@ def verb_helps() -> dict[str, str]:
 def _stop(words: str, code: int, error: bool = True) -> NoReturn:
     from rich.markup import escape
 
+    from ..version import fitting_hints
     from .screen import console
 
     title = "[bold red]Error:[/] " if error else ""
-    console(stderr=True).print(f"{title}{escape(words)}", highlight=False, soft_wrap=True)
+    console(stderr=True).print(f"{title}{escape(fitting_hints(words))}", highlight=False, soft_wrap=True)
     raise typer.Exit(code)
 
 

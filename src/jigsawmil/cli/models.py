@@ -146,7 +146,9 @@ def predict(
         pass
     if rows:
         for row in rows[:MOST] if predictor.extraction else []:
-            screen.print(f"{escape(row['slide_id'])}: {escape(task.row_words(row, card.classes))}", highlight=False)
+            screen.print(
+                f"{escape(str(next(iter(row.values()))))}: {escape(task.row_words(row, card.classes))}", highlight=False
+            )
         of = f"; probability of {name!r}" if (name := task.positive(card.classes)) else ""
         maps = f", maps in {heatmap}" if heatmap is not None else ""
         screen.print(f"{len(rows)} prediction{'s' * (len(rows) != 1)} in {out}{of}{maps}.", soft_wrap=True)

@@ -301,11 +301,14 @@ def _read_table(path: Path) -> tuple[list[str], list[Row]]:
     """(columns, rows), all text: no value is taken for a number or for missing."""
     text = _read_text(path)
     header = text.partition("\n")[0]
-    lines = [
-        [cell.strip() for cell in line]
-        for line in csv.reader(io.StringIO(text, newline=""), delimiter="\t" if "\t" in header else ",")
-        if line
-    ]
+    try:
+        lines = [
+            [cell.strip() for cell in line]
+            for line in csv.reader(io.StringIO(text, newline=""), delimiter="\t" if "\t" in header else ",")
+            if line
+        ]
+    except csv.Error as error:
+        raise SplitError(f"{path.name}: not a table ({error}). Look for an open or stray quote.") from error
     if len(lines) < 2:
         raise SplitError(f"{path.name}: {len(lines)} lines; expected a header and at least one row.")
     columns = lines[0]
@@ -341,5 +344,5 @@ def _read_text(path: Path) -> str:
 def _read_json(path: Path) -> Any:
     try:
         return json.loads(_read_text(path))
-    except json.JSONDecodeError as error:
+    except (json.JSONDecodeError, RecursionError) as error:
         raise SplitError(f"{path.name}: not valid JSON ({error}). Write the file anew.") from error

@@ -134,14 +134,14 @@ def _text_cells(path: Path) -> list[tuple[int, list[str]]]:
         raise LabelError(f"{path.name}: not text in UTF-8 ({error.reason}). Save the table as CSV UTF-8.") from None
     skip = next((i for i, line in enumerate(lines) if line.strip() and not line.startswith("#")), len(lines))
     # The delimiter that gives the header most columns: cells, not characters, so that quoted commas do not count.
-    delimiter = max("\t;,", key=lambda d: len(next(csv.reader(lines[skip:], delimiter=d), [])))
-    reader = csv.reader(lines[skip:], delimiter=delimiter, strict=True)  # else an open quote swallows all that follows
+    reader = None
     try:
+        delimiter = max("\t;,", key=lambda d: len(next(csv.reader(lines[skip:], delimiter=d), [])))
+        reader = csv.reader(lines[skip:], delimiter=delimiter, strict=True)  # else an open quote swallows what follows
         return [(skip + reader.line_num, [cell.strip() for cell in row]) for row in reader]
     except csv.Error as error:
-        raise LabelError(
-            f"{path.name}, line {skip + reader.line_num}: not a table ({error}). Look for an open or stray quote."
-        ) from None
+        line = skip + (1 if reader is None else reader.line_num)
+        raise LabelError(f"{path.name}, line {line}: not a table ({error}). Look for an open or stray quote.") from None
 
 
 def _xlsx_cells(path: Path, sheet: str | None, notes: list[str]) -> list[tuple[int, list[str]]]:

@@ -24,7 +24,7 @@ from .patch_maps import PatchMaps, seen_maps
 
 
 class SlidePredictions(NamedTuple):
-    """table: slide_id (the patient, if the model pools patients), prediction at the threshold that training fixed,
+    """table: slide_id (patient_id, if the model pools patients), prediction at the threshold that training fixed,
     probabilities, and of an ensemble logit_std, the standard deviation of the logit over its members. extracted: what
     became of each slide that features had to be made of; those that failed are not in the table. patients: the same per
     patient, by the mean logit of its slides; None if it is not known whose the slides are. failed: slides whose
@@ -150,7 +150,8 @@ class SlidePredictor:
         )
         for seen in found:
             patient = {"patient_id": whose[seen.name]} if seen.name in whose else {}
-            self.rows.append({"slide_id": seen.name, **patient, **self._answers.add(seen)})
+            case = {"patient_id" if self.card.level == "patient" else "slide_id": seen.name}
+            self.rows.append({**case, **patient, **self._answers.add(seen)})
             if self._attention is not None:
                 write_attention(seen, Path(self._attention))
             if self._heatmap is not None:

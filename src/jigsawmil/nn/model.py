@@ -8,7 +8,7 @@ import torch
 from torch import Tensor, nn
 
 from ..config import from_mapping, require
-from ..errors import ConfigError
+from ..errors import ConfigError, FeatureError
 from ..tasks import get_task
 from ..tasks.heads import Head
 from .batch import Batch
@@ -102,6 +102,11 @@ class PartsModel(Model):
         self.enrichment = Enrichment(config.in_dim, kinds) if kinds else None
 
     def forward(self, batch: Batch) -> Output:
+        if batch.features.shape[1] != self.config.in_dim:
+            raise FeatureError(
+                f"features have {batch.features.shape[1]} columns, the model was built for {self.config.in_dim}. "
+                "Build it with the dimension of the bags, `build_model(method, in_dim=bag.dim)`."
+            )
         hidden = self.encoder(batch.features, batch)
         z, attention = self.pooling(hidden, batch.bags)
         if self.enrichment is not None:

@@ -94,7 +94,7 @@ def _read_polygons(path: Path) -> list[tuple[Polygon, bool]]:
         raise SlideError(
             f"{path.name}: holds {error}, expected Polygon or MultiPolygon. Delete other shapes before exporting."
         ) from error
-    except (OSError, ValueError, TypeError, IndexError, AttributeError) as error:
+    except (OSError, ValueError, TypeError, IndexError, AttributeError, RecursionError) as error:
         raise SlideError(f"{path.name}: not GeoJSON as QuPath exports it ({error}).") from error
     found = [(rings, ignore) for rings, ignore in found if rings]
     if not any(not ignore for _, ignore in found):

@@ -11,7 +11,7 @@ import pandas as pd
 from ..cohort.cohort import Cohort
 from ..cohort.splits import Fold, describe_splits
 from ..errors import StudyError
-from ..files import write_csv
+from ..files import unguarded, write_csv
 from ..tasks import get_task
 from ..train.ensemble import SPREAD, combine
 from ..train.origin import origin
@@ -201,7 +201,7 @@ def _predictions(jobs: Sequence[Job], cohort: Cohort) -> pd.DataFrame:
 
 def _read_predictions(job: Job, cohort: Cohort) -> pd.DataFrame:
     try:  # all as text: ids may look like a number or like NA, and pandas may round numbers in their last digit
-        table = pd.read_csv(job.files.predictions, dtype=str, keep_default_na=False)
+        table = pd.read_csv(job.files.predictions, dtype=str, keep_default_na=False).map(unguarded)
         numbers = get_task(cohort.task).columns(cohort.classes)
         for column in table:
             if column in numbers or column.startswith(LOGIT):

@@ -13,6 +13,7 @@ from ..cohort.split_files import read_splits, write_folds
 from ..cohort.splits import Fold, make_folds
 from ..config import choose
 from ..errors import JigsawmilError, SplitError, StudyError
+from ..files import unguarded
 from ..graph import GraphConfig
 from ..tasks import get_task
 from ..train.decision import Decision
@@ -153,7 +154,7 @@ def refuse_other_settings(jobs: Sequence[Job], cohorts: Mapping[str, Cohort], ou
             continue
         try:
             found, wanted = JobRecord.read(job.files.record).spec, job.spec
-        except (ValueError, KeyError, TypeError, AttributeError) as error:
+        except (ValueError, KeyError, TypeError, AttributeError, RecursionError) as error:
             name = job.files.record.name
             raise StudyError(f"{job.folder}: {name} is damaged ({error!r}). Remove that folder.") from error
         found = {**DEFAULTS, **found}  # a run of a version that did not know a setting had its default
@@ -179,7 +180,7 @@ def _changed_files(run: RunFolder, name: str, cohort: Cohort) -> list[str]:
     if (table := run.table("slides")).is_file():
         with open(table, newline="", encoding="utf-8") as file:
             rows = [row for row in csv.DictReader(file) if row.get("cohort", name) == name and row.get("digest")]
-        before = {row["slide_id"]: row["digest"] for row in rows}
+        before = {unguarded(row["slide_id"]): row["digest"] for row in rows}
     now = {slide.slide_id: slide.survey.content for slide in cohort.slides if slide.survey is not None}
     changed = [slide for slide, content in now.items() if before.get(slide, content) != content]
     return [f"in {len(changed)} of {len(now)} slides: {listed(changed, 5)}"] if changed else []

@@ -17,6 +17,7 @@ from ..cohort.split_files import read_folds
 from ..cohort.splits import Fold
 from ..config import choose
 from ..errors import FeatureError, StudyError
+from ..files import unguarded
 from ..tasks import Task, get_task
 from .predictions import training_rows
 from .records import JobRecord, StudyRecord
@@ -226,7 +227,7 @@ def open_run(path: str | Path) -> Run:
     try:
         record = StudyRecord.read(files.study)
         jobs = tuple(_read_job(folder) for folder in files.finished_jobs())
-    except (ValueError, KeyError, TypeError, AttributeError) as error:
+    except (ValueError, KeyError, TypeError, AttributeError, RecursionError) as error:
         raise StudyError(
             f"{path}: {files.study.name} or a {JobFolder.RECORD} is damaged or of another version ({error!r}). Run "
             "the study again: finished jobs are kept."
@@ -268,7 +269,7 @@ def _table(path: Path, cohort: str) -> pd.DataFrame:
     version with one cohort."""
     if not path.is_file() or path.stat().st_size <= 1:
         return pd.DataFrame()
-    table = pd.read_csv(path, dtype=str, keep_default_na=False).rename(columns=RENAMED)
+    table = pd.read_csv(path, dtype=str, keep_default_na=False).rename(columns=RENAMED).map(unguarded)
     for column in table.columns.difference(TEXT):
         table[column] = table[column].map(lambda text: float(text or "nan"))  # exactly; pandas may round the last digit
         if column in WHOLE:

@@ -55,7 +55,11 @@ def maps_of(
         of_run: dict[str, Any] = {"variant": variant, "cohort": cohort, "features": folder}
         maps = run_maps(run, slide_id, **of_run, device=device, attribution=attribution)
         file = run.features_of(slide_id, cohort=cohort, folder=folder)
-        return SlideMaps(maps, file, _words(run, slide_id, variant, cohort))
+        rows = run.slides[
+            (run.slides["slide_id"] == slide_id) & (run.slides["cohort"] == run.cohort_of(slide_id, cohort))
+        ]
+        label = "".join(f"true label: {label}; " for label in rows["label"][:1])
+        return SlideMaps(maps, file, label + _words(run, slide_id, variant, cohort))
     model, card = load_model(_model_folder(source, variant, cohort, features))
     if not path.exists():
         raise FeatureError(
