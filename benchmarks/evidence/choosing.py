@@ -9,11 +9,12 @@
 - `best on test folds`: the candidate with the highest mean AUROC on the test folds of its cohort, as one reports it who
   tries all settings in the cross-validation itself. It is not a method but a bias.
 
-**Declared before any of it was run.** Synthetic cohorts of three kinds, SEEDS below, 12 in all, each of 30 slides of
+**Declared before any of it was run.** Synthetic cohorts of three kinds, SEEDS below, 9 in all, each of 30 slides of
 about 60 patches with 32 features, one slide per patient; three folds; default settings but for a width of 64, for time.
-`noise` of composition is that of `learning_curve.py`. Sizes were set by the processor time of trainings on another
-seed, without a look at their AUROC. A figure is the mean over cohorts of the mean AUROC of the three folds; differences
-to `default` are paired within cohorts, with Student's 95 % interval. All cohorts are reported.
+`noise` of composition is that of `learning_curve.py`. Sizes were set by the processor time of two cohorts of seed 5,
+whose AUROC nobody looked at; what they chose was seen: the default, in all six folds. A figure is the mean over cohorts
+of the mean AUROC of the three folds; differences to `default` are paired within cohorts, with Student's 95 % interval.
+All cohorts are reported.
 """
 
 import argparse
@@ -43,7 +44,7 @@ COMMAND = "python -m benchmarks.evidence.choosing"
 OUT = RESULTS / "choosing.json"
 SHAPE: dict[str, Any] = {"slides": 30, "patches": 60, "dim": 32, "two_slides": 0.0}
 KINDS: dict[str, dict[str, Any]] = {"composition": {"noise": 3.0}, "arrangement": {}, "position": {}}
-SEEDS = {kind: range(9101 + 100 * row, 9105 + 100 * row) for row, kind in enumerate(KINDS)}
+SEEDS = {kind: range(9101 + 100 * row, 9104 + 100 * row) for row, kind in enumerate(KINDS)}
 CHOICE = Choice(options={"k": [8, 50], "conv": ["gat", "sage"]})
 SETTINGS = Settings(method="graph-abmil", hidden=64, members=1, device="cpu")
 DEFAULT, RULE, LOWEST = "default", "chosen", "lowest inner loss"
