@@ -14,7 +14,7 @@ from .. import RESULTS, ROOT, write
 from .results_ensembles import develop, report
 from .results_pictures import draw
 from .results_rivals import rivals
-from .results_sections import Found, codex, jigsaw, learning, loop, standins, step, unseen
+from .results_sections import Found, codex, ensemble_time, jigsaw, learning, loop, standins, step, unseen
 from .results_selection import choosing, selection
 from .results_settings import presets, small
 
@@ -108,6 +108,7 @@ SECTIONS = (
     ),
     Section("step", "Speed and memory of a step", "python -m benchmarks.speed.step", step),
     Section("loop", "The training loop beside the bare step", "python -m benchmarks.speed.loop", loop),
+    Section("ensemble", "Training time of an ensemble", "python -m benchmarks.speed.ensemble", ensemble_time),
 )
 
 

@@ -7,6 +7,8 @@ import numpy as np
 
 from jigsawmil.report.tables import p_text
 
+from ..speed.contenders import ABMIL, OURS
+from ..speed.ensemble import DEFAULT as DEFAULT_TRAINING
 from ..speed.step import Judged, Result, markdown
 from .holdout import paired
 from .jigsaw_cases import LEAST, RULES, WITHOUT
@@ -250,6 +252,28 @@ def loop(found: Found) -> list[str]:
     return [
         f"{found['slides']} slides of {found['patches']:,} patches on disk, within {found['peak_gb']:.1f} GB in all: "
         "what reading, feeding, lambda and bookkeeping add to the bare step.",
+        grid(header, lines),
+    ]
+
+
+def ensemble_time(found: Found) -> list[str]:
+    rows = {row["name"]: row for row in found["rows"]}
+    bases = [name for name in (OURS, "abmil", ABMIL) if name in rows]
+    lines = [
+        [f"`{name}`" if name != DEFAULT_TRAINING else name, str(row["models"]), f"{100 * row['later']:.0f}"]
+        + [f"{row['later'] / rows[base]['later']:.1f}" for base in bases]
+        for name, row in rows.items()
+    ]
+    header = [
+        "training",
+        "models",
+        "processor seconds, epoch of 100 slides",
+        *(f"multiple of `{name}`" for name in bases),
+    ]
+    return [
+        f"Fitted on {found['slides']} slides of {found['patches']:,} x {found['dim']:,}, {found['epochs']} epochs "
+        "after the one that reads slides and builds graphs, on one thread. Ratios are for equal epochs; each model "
+        "stops at its own.",
         grid(header, lines),
     ]
 

@@ -23,6 +23,8 @@ from benchmarks.evidence import (
     small_cohorts,
     unseen,
 )
+from benchmarks.evidence.results_sections import ensemble_time
+from benchmarks.speed import ensemble
 from scipy.stats import ttest_1samp
 
 from jigsawmil.errors import StudyError
@@ -437,3 +439,20 @@ def test_arms_of_choosing_are_made_of_the_candidates(tmp_path: Path, monkeypatch
     cohorts = [{"kind": kind, "seed": seed, **found} for kind in choosing.KINDS for seed in range(2)]
     words = results_selection.choosing({**values, "cohorts": cohorts, "folds": 3, "inner": {"folds": 2, "repeats": 1}})
     assert f"| `conv=gat` (the default) | {6 * found['chose']['conv=gat']} |" in words[4]
+
+
+def test_an_ensemble_costs_what_its_members_cost(monkeypatch: pytest.MonkeyPatch) -> None:
+    def later(own: Settings) -> float:
+        return 0.3 if own.needs_graph else 0.1
+
+    def lacking(cohort: Any, epochs: int) -> Any:
+        raise ImportError
+
+    monkeypatch.setattr(ensemble, "fit_one", lambda own, cohort, epochs: {"first": 1.0, "later": later(own)})
+    monkeypatch.setattr(ensemble, "fit_torchmil", lacking)
+    rows = {row["name"]: row for row in ensemble.measure(None, 1)}
+    assert rows["committee"]["later"] == pytest.approx(sum(map(later, Settings(method="committee").each_member())))
+    assert rows["committee"]["models"] == 5
+    words = ensemble_time({"rows": list(rows.values()), "slides": 2, "patches": 9, "dim": 16, "epochs": 1})[1]
+    assert "| `graph-abmil+jigsaw x 5` | 5 | 150 | 5.0 | 15.0 |" in words
+    assert ensemble.times_of([0.0, 4.0, 6.0, 7.0, 9.0], 2) == {"first": 2.0, "later": 1.0}

@@ -1,6 +1,7 @@
 """Two runs on the same folds, paired, give what one run with both variants gives."""
 
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -19,11 +20,14 @@ BOTH = ("abmil", "graph-abmil+jigsaw")
 
 @pytest.fixture(scope="module")
 def runs(tmp_path_factory: pytest.TempPathFactory, phantom: Path, study_of: StudyOf, ran: Ran) -> dict[str, Path]:
-    """Each of the two variants of `finished` in a run of its own, and one on other folds."""
+    """Each of the two variants of `finished` in a run of its own, `b` with another name for the cohort; and one on
+    other folds."""
     home = tmp_path_factory.mktemp("pairs")
     studies = {"a": {"methods": BOTH[:1]}, "b": {"methods": BOTH[1:]}, "moved": {"methods": BOTH[:1], "folds": 3}}
     for name, options in studies.items():
-        ran(study_of(phantom, **{"seeds": (0, 5), **options}), home / name)
+        study = study_of(phantom, **{"seeds": (0, 5), **options})
+        cohorts = dict(zip(["other"], study.cohorts.values(), strict=True)) if name == "b" else study.cohorts
+        ran(replace(study, cohorts=cohorts), home / name)
     return {name: home / name for name in studies}
 
 

@@ -40,7 +40,8 @@ def compare_runs(
     rows = []
     for pair in _pairs(runs, cohorts, [variant_a, variant_b]):
         parts = [
-            table[table["variant"] == variant].assign(variant=place)  # both runs may call it the same
+            # both runs may call a variant the same, and one cohort by two names
+            table[table["variant"] == variant].assign(variant=place, cohort=cohorts[0])
             for place, table, variant in zip("ab", tables, pair, strict=True)
         ]
         both = pd.concat(parts, ignore_index=True)
