@@ -1,11 +1,13 @@
 """A method in words: what is set can be read, and what is not there is not spoken of."""
 
+from types import SimpleNamespace
+
 import pytest
 
 from jigsawmil.nn.model import METHODS
 from jigsawmil.nn.options import SINGLE_METHODS
 from jigsawmil.report.describe import different, known_settings, method_words, training_words
-from jigsawmil.report.provenance import _presets
+from jigsawmil.report.provenance import _presets, settings_section
 from jigsawmil.train.settings import Settings
 
 FULL = "graph-abmil+jigsaw"
@@ -67,3 +69,14 @@ def test_the_settings_name_their_preset() -> None:
     few = [Settings.preset("paper", epochs=3, k=8), Settings.preset("paper", epochs=3, lambda_=0.5)]
     assert _presets(few) == "Preset paper, but epochs = 3."
     assert _presets([Settings(), Settings.preset("paper")]) == "The variants took different presets."
+
+
+def test_settings_that_nobody_uses_are_not_listed() -> None:
+    """Every member of a committee has a k of its own: that of the settings says nothing."""
+    shown = {}
+    for method in ("committee", "graph-abmil"):
+        run = SimpleNamespace(variants=["one"], settings={"one": Settings(method=method).flat()})
+        shown[method] = str(settings_section(run))
+    assert "k = 50" in shown["graph-abmil"]
+    assert "k = 50" not in shown["committee"]
+    assert "hidden = 256" in shown["committee"]

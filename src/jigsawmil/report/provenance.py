@@ -7,7 +7,7 @@ from typing import Any
 from ..study.gather import by_reason
 from ..study.run import Run
 from ..synthetic.phantom_options import is_phantom
-from ..train.settings import Settings
+from ..train.settings import Settings, unused
 from .describe import different, known_choice, known_settings, method_words, study_toml, training_words
 from .html import Html, join, listed, paragraphs, table, tag
 from .tables import counted, designs
@@ -55,7 +55,8 @@ def settings_section(run: Run) -> Html:
             table(header, rows, class_="words"),
         ]
         parts.append(tag("p", "The same for all:"))
-    pairs = [f"{name.rstrip('_')} = {_shown(one[name])}" for name in shared if name != "device"]
+    silent = set.intersection(*(unused(settings.method) for settings in variants.values())) | {"device"}
+    pairs = [f"{name.rstrip('_')} = {_shown(one[name])}" for name in shared if name.rstrip("_") not in silent]
     return join([*parts, tag("p", " · ".join(pairs), class_="note")], "\n")
 
 
