@@ -14,11 +14,11 @@ class FeatureError(JigsawmilError):
     """A feature file cannot become a bag, or does not fit the model."""
 
 
-class LabelError(JigsawmilError):
-    """A label table cannot be read or does not fit the features."""
+class LabelError(JigsawmilError, ValueError):
+    """A label table cannot be read or does not fit the features. A ValueError, as scikit-learn has it."""
 
 
-class SplitError(JigsawmilError):
+class SplitError(JigsawmilError, ValueError):
     """Folds are impossible, or would put one patient on both sides."""
 
 

@@ -27,7 +27,7 @@ def test_what_is_given_makes_them_again() -> None:
     options = CohortOptions(mpp=0.5, slide_table="s.csv", ordinal=True)
     assert options.given() == {"slide_table": "s.csv", "mpp": 0.5, "ordinal": True}
     assert CohortOptions(**options.given()) == options
-    assert options.reading == {"mpp": 0.5, "patch_size": None, "unit": None}
+    assert options.reading == dict.fromkeys(READING) | {"mpp": 0.5}
     assert options.only(TARGET) == CohortOptions(ordinal=True)
     assert options.in_folder("/data").slide_table == "/data/s.csv"
     assert options.in_folder("/data") == CohortOptions(mpp=0.5, slide_table="/data/s.csv", ordinal=True)

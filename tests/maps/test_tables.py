@@ -93,7 +93,10 @@ def test_anndata_reads_back_what_scverse_needs(tmp_path: Path) -> None:
     assert (data.uns["slide"], data.uns["model"]) == ("007", "graph-abmil+jigsaw")
     assert list(data.uns["classes"]) == ["normal", "tumour"]
     assert data.uns["probabilities"] == pytest.approx(maps.probabilities)
-    assert data.uns["spatial"]["007"]["scalefactors"]["spot_diameter_fullres"] == 256
+    places = data.uns["spatial"]["007"]
+    assert places["scalefactors"]["spot_diameter_fullres"] == 256
+    reach = (maps.coords.max(axis=0) + 256) * places["scalefactors"]["tissue_hires_scalef"]
+    assert places["images"]["hires"].shape[:2] == tuple(np.round(reach[::-1]))  # rows, columns: below every spot
 
 
 def test_without_anndata_the_extra_is_named(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

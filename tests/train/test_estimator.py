@@ -12,6 +12,7 @@ import torch
 from sklearn.base import clone, is_classifier
 from sklearn.exceptions import NotFittedError
 from sklearn.model_selection import GridSearchCV, cross_val_predict, cross_val_score, cross_validate
+from sklearn.utils.validation import check_is_fitted
 
 from jigsawmil.bags.bag import Bag
 from jigsawmil.bags.formats import write_bag
@@ -269,6 +270,28 @@ WRONG = [
 def test_what_predict_refuses(name, make, words: str, fitted: SlideClassifier, phantom: Cohort) -> None:
     with pytest.raises(FeatureError, match=words):
         fitted.predict_proba(make(phantom[0]))
+
+
+def test_labels_and_unfitted_estimators_are_refused_as_scikit_learn_does(
+    fitted: SlideClassifier, phantom: Cohort
+) -> None:
+    bags, labels, _ = phantom
+    for unfitted in (SlideClassifier(), clone(fitted)):
+        with pytest.raises(NotFittedError):
+            check_is_fitted(unfitted)
+    check_is_fitted(fitted)
+    wrong: dict[str, object] = {
+        r"shape \(30, 1\), expected \(30,\)": np.array(labels)[:, None],
+        "y is continuous": np.linspace(0.5, 1.2, 30),
+        "Two classes are needed": ["normal"] * 30,
+    }
+    for words, y in wrong.items():
+        with pytest.raises(ValueError, match=words):
+            SlideClassifier(**SMALL).fit(bags, y)
+    with pytest.raises(ValueError, match="Two classes are needed"):
+        SlideClassifier(**SMALL).fit(bags[:1], labels[:1])
+    assert fitted.n_features_in_ == 16
+    assert np.exp(fitted.predict_log_proba(bags[:3])) == pytest.approx(fitted.predict_proba(bags[:3]))
 
 
 def test_nan_is_named_before_training(phantom: Cohort) -> None:

@@ -3,9 +3,9 @@
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 from ..errors import FeatureError
-from .bag import Unit
 from .formats import find_bags, peek_bag
 
 
@@ -27,16 +27,17 @@ class PatchStatistics:
         return cls(len(counts), dim, sum(counts) / len(counts), min(counts), max(counts))
 
 
-def patch_statistics(
-    folder: str | Path, *, mpp: float | None = None, patch_size: float | None = None, unit: Unit | None = None
-) -> PatchStatistics:
+def patch_statistics(folder: str | Path, *, features_key: str | None = None, **reading: Any) -> PatchStatistics:
     """Of all feature files in a folder, from their headers; the options are those of `read_bag`.
 
     Example: `patch_statistics("features/").most  # patches of the largest slide`
     """
-    bags = [peek_bag(path, mpp=mpp, patch_size=patch_size, unit=unit) for path in find_bags(folder).values()]
+    found = find_bags(folder, features_key=features_key)
+    bags = [peek_bag(path, features_key=features_key, **reading) for path in found.values()]
     dims = {bag.dim: bag.path.name for bag in bags}
     if len(dims) > 1:
-        found = ", ".join(f"{dim} ({name})" for dim, name in sorted(dims.items()))
-        raise FeatureError(f"{folder}: found features of {found} columns, expected one number. One folder per encoder.")
+        several = ", ".join(f"{dim} ({name})" for dim, name in sorted(dims.items()))
+        raise FeatureError(
+            f"{folder}: found features of {several} columns, expected one number. One folder per encoder."
+        )
     return PatchStatistics.of([bag.n for bag in bags], bags[0].dim)

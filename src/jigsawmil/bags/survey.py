@@ -4,7 +4,7 @@ from collections.abc import Callable, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Literal, NamedTuple
+from typing import Any, Literal, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -69,6 +69,8 @@ def survey_bag(
     mpp: float | None = None,
     patch_size: float | None = None,
     unit: Unit | None = None,
+    features_key: str | None = None,
+    coords_key: str | None = None,
     whole: bool = False,
 ) -> Survey:
     """Look into one slide's files: the options are those of `read_bag`. whole: read every byte, not samples.
@@ -76,7 +78,7 @@ def survey_bag(
     Example: `survey_bag("features/slide_1.h5").faults`
     """
     with reading(Path(path)):
-        return _survey(Path(path), Options(mpp, patch_size, unit), whole)
+        return _survey(Path(path), Options(mpp, patch_size, unit, None, features_key, coords_key), whole)
 
 
 def _survey(path: Path, options: Options, whole: bool) -> Survey:
@@ -98,37 +100,37 @@ def _survey(path: Path, options: Options, whole: bool) -> Survey:
     )
 
 
-def content_at(
-    path: str | Path, *, mpp: float | None = None, patch_size: float | None = None, unit: Unit | None = None
-) -> str:
-    """The `content` that `survey_bag` finds now."""
-    return content_of(Survey(info=peek_bag(path, mpp=mpp, patch_size=patch_size, unit=unit)).paths)
+def content_at(path: str | Path, **reading: Any) -> str:
+    """The `content` that `survey_bag` finds now. reading: options of `read_bag`."""
+    return content_of(Survey(info=peek_bag(path, **reading)).paths)
 
 
 def survey_all(
     found: Mapping[str, Path],
     *,
     mpp: float | None = None,
-    patch_size: float | None = None,
-    unit: Unit | None = None,
+    resolutions: Mapping[str, float] | None = None,
     whole: bool = False,
     progress: Callable[[int, int], None] | None = None,
+    **reading: Any,
 ) -> dict[str, Survey | FeatureError]:
     """Many files, side by side; a file that cannot be read gives its error instead.
 
-    progress: called with (done, total) after each file.
+    mpp, reading: options of `read_bag`. resolutions: the mpp of single slides. progress: called with (done, total)
+    after each file.
     """
 
-    def look(path: Path) -> Survey | FeatureError:
+    def look(slide_id: str) -> Survey | FeatureError:
         try:
-            return survey_bag(path, mpp=mpp, patch_size=patch_size, unit=unit, whole=whole)
+            own = (resolutions or {}).get(slide_id, mpp)
+            return survey_bag(found[slide_id], mpp=own, whole=whole, **reading)
         except FeatureError as error:
             return error
 
     surveys: dict[str, Survey | FeatureError] = {}
     # HDF5 lets one thread in at a time, so more would only jostle; they help with files of other kinds.
     with ThreadPoolExecutor(max_workers=4) as pool:
-        for slide_id, survey in zip(found, pool.map(look, found.values()), strict=True):
+        for slide_id, survey in zip(found, pool.map(look, found), strict=True):
             surveys[slide_id] = survey
             if progress is not None:
                 progress(len(surveys), len(found))

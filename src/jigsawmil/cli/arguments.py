@@ -26,6 +26,8 @@ COHORT = {setting.name: setting for setting in settings_of(CohortOptions)}
 SlideMpp = Annotated[float | None, typer.Option("--slide-mpp", help=COHORT["mpp"].help)]
 PatchSize = Annotated[float | None, typer.Option(help=COHORT["patch_size"].help)]
 Unit = Annotated[str | None, typer.Option(help=COHORT["unit"].help)]
+FeaturesKey = Annotated[str | None, typer.Option(help=COHORT["features_key"].help)]
+CoordsKey = Annotated[str | None, typer.Option(help=COHORT["coords_key"].help)]
 
 Masks = Annotated[
     Path | None, typer.Option(help="Your own outlines of the tissue: a folder of SLIDE.geojson files, or one file.")
@@ -85,6 +87,8 @@ class ReadingOptions:
     mpp: SlideMpp = None
     patch_size: PatchSize = None
     unit: Unit = None
+    features_key: FeaturesKey = None
+    coords_key: CoordsKey = None
 
     @property
     def reading(self) -> dict[str, Any]:

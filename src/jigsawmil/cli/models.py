@@ -20,7 +20,9 @@ from ..train.config import TrainConfig
 from .app import app
 from .arguments import (
     Attribution,
+    CoordsKey,
     Device,
+    FeaturesKey,
     Memory,
     Out,
     PatchSize,
@@ -116,6 +118,8 @@ def predict(
     slide_mpp: SlideMpp = None,
     patch_size: PatchSize = None,
     unit: Unit = None,
+    features_key: FeaturesKey = None,
+    coords_key: CoordsKey = None,
     device: Device = TrainConfig.device,
     quiet: Quiet = False,
 ) -> None:
@@ -135,7 +139,8 @@ def predict(
     options = SlideOptions(slide_mpp=slide_mpp, **asdict(extraction))
     predictor = SlidePredictor(
         model, inputs, out=out, heatmap=heatmap, attention=attention, attribution=attribution, device=device,
-        patch_size=patch_size, unit=unit, options=options, patients=patients.table(),
+        patch_size=patch_size, unit=unit, features_key=features_key, coords_key=coords_key,
+        options=options, patients=patients.table(),
     )  # fmt: skip
     show_left_out(predictor.inputs.left_out, screen)
     if predictor.extraction:

@@ -62,6 +62,7 @@ PROBLEMS: dict[str, tuple[Severity, About]] = {
     "stacked": ("note", "features"),
     "outside-slide": ("note", "features"),
     "other-units": ("note", "features"),
+    "other-grid": ("error", "features"),
     "zero-patches": ("note", "features"),
     "shared-places": ("note", "features"),
     "single-patch": ("note", "features"),

@@ -1,6 +1,7 @@
 """A cohort: slides with a class and a patient, and their bags, read when they are needed."""
 
-from collections.abc import Callable, Iterable, Sequence
+import math
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any, TypedDict, TypeVar, Unpack
@@ -12,6 +13,7 @@ from numpy.typing import NDArray
 from ..bags.bag import Bag, Unit
 from ..bags.digest import content_digest
 from ..bags.formats import BagInfo, find_bags, read_bag
+from ..bags.formats.source import SAME
 from ..bags.join import Folders, one_folder
 from ..bags.provenance import Encoding
 from ..bags.survey import Survey, survey_all
@@ -20,7 +22,7 @@ from ..errors import FeatureError, LabelError
 from ..tasks import choose_task, column_task, get_task
 from ..tasks.task import Values
 from .audit import Audit, Entry, LeftOut, audit
-from .labels import LabelTable, patients_of, plain_labels, read_labels, slide_name, tcga_site
+from .labels import LabelTable, listed, patients_of, plain_labels, read_labels, slide_name, tcga_site
 from .tables import is_unknown
 
 OnProgress = Callable[[int, int], None]
@@ -36,6 +38,7 @@ class Columns(TypedDict, total=False):
     label_column: str | None
     site_column: str | None
     slide_table: str | Path | None
+    mpp_column: str | None
     sheet: str | None
     time_column: str | None
     event_column: str | None
@@ -92,6 +95,8 @@ class Cohort:
         mpp: float | None = None,
         patch_size: float | None = None,
         unit: Unit | None = None,
+        features_key: str | None = None,
+        coords_key: str | None = None,
         skip_missing: bool = False,
         skip_bad: bool = False,
         allow_similar: bool = False,
@@ -105,21 +110,25 @@ class Cohort:
         `join_features`). positive: of two classes, the one whose probability is reported. task: one of
         `jigsawmil.tasks.TASKS`; None: binary for two classes, multiclass for more. ordinal: short for task="ordinal",
         grades in their order.
-        mpp, patch_size, unit: what the feature files leave open, see `read_bag`. skip_bad, allow_similar, verify: see
+        mpp, patch_size, unit, features_key, coords_key: what the feature files leave open, see `read_bag`; a column of
+        the table may state the mpp of each slide (mpp_column). skip_bad, allow_similar, verify: see
         docs/labels.md.
         """
         report = check(
             labels, features,
-            mpp=mpp, patch_size=patch_size, unit=unit, skip_missing=skip_missing, skip_bad=skip_bad,
-            allow_similar=allow_similar, verify=verify, progress=progress, positive=positive, ordinal=ordinal,
-            task=task, **columns,
+            mpp=mpp, patch_size=patch_size, unit=unit, features_key=features_key, coords_key=coords_key,
+            skip_missing=skip_missing, skip_bad=skip_bad, allow_similar=allow_similar, verify=verify,
+            progress=progress, positive=positive, ordinal=ordinal, task=task, **columns,
         )  # fmt: skip
         report.raise_errors()
 
         def read(slide: LabelledSlide) -> Bag:
             assert slide.path is not None
             assert slide.survey is not None
-            bag = read_bag(slide.path, mpp=mpp, patch_size=patch_size, unit=unit)
+            bag = read_bag(
+                slide.path, mpp=slide.survey.info.mpp, patch_size=patch_size, unit=unit, features_key=features_key,
+                coords_key=coords_key,
+            )  # fmt: skip
             slide.survey.refuse_change()
             return replace(bag, slide_id=slide.slide_id)
 
@@ -241,6 +250,8 @@ def check(
     mpp: float | None = None,
     patch_size: float | None = None,
     unit: Unit | None = None,
+    features_key: str | None = None,
+    coords_key: str | None = None,
     skip_missing: bool = False,
     skip_bad: bool = False,
     allow_similar: bool = False,
@@ -262,7 +273,7 @@ def check(
         raise LabelError(f"{', '.join(columns)}: the table is read already. Give the columns to read_labels.")
     table = labels if isinstance(labels, LabelTable) else read_labels(labels, task=task, **columns)
     found: dict[str, Path] = {}
-    for stem, path in find_bags(one_folder(features)).items():
+    for stem, path in find_bags(one_folder(features), features_key=features_key).items():
         slide_id = slide_name(stem)  # `a.svs.h5` is the slide a, as in the table
         if slide_id in found:
             raise FeatureError(f"{found[slide_id].name} and {path.name} are both features of {slide_id}. Keep one.")
@@ -272,13 +283,26 @@ def check(
     wanted = set(table.rows.loc[table.rows["label"] != "", "slide_id"])
     surveys = survey_all(
         {slide_id: path for slide_id, path in found.items() if slide_id in wanted},
-        mpp=mpp, patch_size=patch_size, unit=unit, whole=verify, progress=progress,
+        mpp=mpp, resolutions=_resolutions(table, mpp), whole=verify, progress=progress,
+        patch_size=patch_size, unit=unit, features_key=features_key, coords_key=coords_key,
     )  # fmt: skip
     return audit(
         table, found, surveys,
         skip_missing=skip_missing, skip_bad=skip_bad, allow_similar=allow_similar, positive=positive, ordinal=ordinal,
         task=task,
     )  # fmt: skip
+
+
+def _resolutions(table: LabelTable, mpp: float | None) -> Mapping[str, float]:
+    """The mpp of slides as the table has it; what is stated for all must not contradict it."""
+    found = table.resolutions
+    if mpp is not None and (other := [name for name, own in found.items() if not math.isclose(own, mpp, rel_tol=SAME)]):
+        raise LabelError(
+            f"{table.source}: column {table.columns['mpp']!r} has another resolution than mpp={mpp} for {len(other)} "
+            f"slides: {listed([f'{name} {found[name]:g}' for name in other], 3)}. Leave --slide-mpp (mpp=) out to "
+            "believe the table."
+        )
+    return found
 
 
 def _build(

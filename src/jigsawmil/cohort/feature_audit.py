@@ -24,6 +24,8 @@ FAULTS: dict[str, tuple[str, str]] = {
     "zero-patches": ("with patches whose features are all 0", ""),
     "shared-places": ("with patches at one place", ""),
 }
+GRID = 4  # patches that make a grid
+OFF_GRID = 0.025  # of an edge: slideflow cuts at whole pixels
 UNITS = 8.0  # times as far apart as in other slides: other units
 NEAR = 1e-2  # of the largest number of a sketch: features of one slide, made twice
 
@@ -60,10 +62,32 @@ def slide_faults(slides: Sequence[Slide]) -> Iterator[Found]:
     single = [slide.slide_id for slide in slides if slide.survey.info.n == 1 and slide.survey.info.placed]
     if single and len(single) < len(slides):
         yield Found("single-patch", "slide", "of one patch", single)
+    if odd := _other_grids(slides):
+        remedy = "State the mpp of each slide in a column of the table (mpp_column, --mpp-column), or correct it."
+        text = "whose grid contradicts the resolution that is stated (mpp), or is another than in other slides"
+        yield Found("other-grid", "slide", text, list(odd), remedy, odd.values())
     if odd := _other_units(slides):
         remedy = f"Are they in other units? State --unit and --slide-mpp for all, or extract them again. {USED}"
         text = f"whose patches lie {UNITS:g} times as far apart as in other slides, or as near"
         yield Found("other-units", "slide", text, list(odd), remedy, odd.values())
+
+
+def _other_grids(slides: Sequence[Slide]) -> dict[str, str]:
+    """Slide id -> its grid, of slides whose grid contradicts the edge of their patches, which follows from the mpp.
+
+    A grid steps by a whole edge, or by half of it or a third, and so on, the same in all slides of a cohort. Only where
+    that edge decides where patches lie: where files have centres."""
+    known = {
+        slide.slide_id: step
+        for slide in slides
+        if slide.survey.info.centred and slide.survey.info.n >= GRID and (step := _relative_step(slide.survey))
+    }
+    usual = float(np.quantile(list(known.values()), 0.5, method="higher")) if known else 1.0
+    return {
+        name: f"patches {step:.3g} edges apart"
+        for name, step in known.items()
+        if abs(step * round(1 / step if step < 1 else 1) - 1) > OFF_GRID or abs(step / usual - 1) > OFF_GRID
+    }
 
 
 def _other_units(slides: Sequence[Slide]) -> dict[str, str]:

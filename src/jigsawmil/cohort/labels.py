@@ -4,10 +4,11 @@ Everything is a string from the first byte on, so that "007" stays "007" and a c
 Nothing is judged here beyond what makes a table unreadable: `audit` lists what is wrong with a table, all at once.
 """
 
+import math
 import re
 from collections import defaultdict
-from collections.abc import Iterable, Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Literal
 
@@ -17,7 +18,7 @@ from ..bags.names import slide_name
 from ..bags.spelling import plain_id, tcga_patient
 from ..errors import LabelError
 from ..tasks import Task, column_task
-from .tables import PATIENT_NAMES, SLIDE_NAMES, Table, option_for, read_table
+from .tables import MPP_NAMES, PATIENT_NAMES, SLIDE_NAMES, Table, option_for, read_table
 
 TCGA_SAMPLE = re.compile(r"TCGA-[0-9A-Z]{2}-[0-9A-Z]{4}-\d{2}(?!\d)")  # 15 characters
 
@@ -29,7 +30,8 @@ class LabelTable:
     rows: string columns slide_id, patient_id, label, site ("" where the cell is missing), and `line` in the file; in
     `written` the label cells that say that nothing is known, such as [Not Available].
     level: whether the table gives a label to a slide or to a patient (and so to all of the patient's slides).
-    columns: role -> the column it was read from.
+    columns: role -> the column it was read from. resolutions: slide -> microns per level-0 pixel, as far as there is a
+    column of them.
     """
 
     rows: pd.DataFrame
@@ -37,6 +39,7 @@ class LabelTable:
     level: Literal["slide", "patient"]
     columns: dict[str, str]
     notes: tuple[str, ...] = ()
+    resolutions: Mapping[str, float] = field(default_factory=dict)
 
     @property
     def needs_slides(self) -> bool:
@@ -86,6 +89,7 @@ def read_labels(
     label_column: str | None = None,
     site_column: str | None = None,
     slide_table: str | Path | None = None,
+    mpp_column: str | None = None,
     sheet: str | None = None,
     time_column: str | None = None,
     event_column: str | None = None,
@@ -123,6 +127,9 @@ def read_labels(
     own = kind.pick_columns(table, named, taken)
     columns["label"] = ", ".join(own)
     columns |= {role: name for role, name in (("slide", slide), ("patient", patient)) if name is not None}
+    mpp = where.pick("mpp", MPP_NAMES, mpp_column)
+    if mpp is not None and slide is not None:
+        columns["mpp"] = mpp
     if site_column is not None:
         columns["site"] = table.existing("site", site_column)
 
@@ -157,7 +164,32 @@ def read_labels(
         rows["site"] = [tcga_site(s or p) for s, p in zip(rows["slide_id"], rows["patient_id"], strict=True)]
     level: Literal["slide", "patient"] = "patient" if slides is not None or slide is None else "slide"
     first = ["slide_id", "patient_id", "label", "site", "line"]
-    return LabelTable(rows[first + [c for c in rows if c not in first]], table.name, level, columns, tuple(notes))
+    rows, resolutions = rows[first + [c for c in rows if c not in first]], {}
+    if slide is not None and mpp is not None:
+        resolutions = _resolutions(where, slide, mpp)
+        notes.append(f"The resolution of each slide is read from the column {mpp!r}.")
+    return LabelTable(rows, table.name, level, columns, tuple(notes), resolutions)
+
+
+def _resolutions(table: "Table", slide: str, mpp: str) -> dict[str, float]:
+    """Slide -> microns per level-0 pixel, of those that have a number."""
+    found: dict[str, float] = {}
+    wrong = []
+    for slide_id, cell, line in zip(map(slide_name, table.values(slide)), table.known(mpp), table.lines, strict=True):
+        if not slide_id or not cell:
+            continue
+        try:
+            value = float(cell)
+        except ValueError:
+            value = math.nan
+        if not 0 < value < math.inf or found.setdefault(slide_id, value) != value:
+            wrong.append(f"line {line}: {slide_id} {cell}")
+    if wrong:
+        raise LabelError(
+            f"{table.name}: column {mpp!r}: {listed(wrong)}; expected one number above 0 for each slide, its microns "
+            "per level-0 pixel. Correct the table, or rename that column if it is about something else."
+        )
+    return found
 
 
 def _join(clinical: pd.DataFrame, slides: "Table", slide: str | None, patient_column: str | None) -> pd.DataFrame:

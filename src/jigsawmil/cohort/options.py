@@ -10,7 +10,7 @@ from typing import Any
 
 from ..config import setting
 
-READING = ("mpp", "patch_size", "unit")  # options of `read_bag`
+READING = ("mpp", "patch_size", "unit", "features_key", "coords_key")  # options of `read_bag`
 TARGET = ("positive", "ordinal", "task")  # what the labels mean
 PATH_OPTIONS = ("slide_table",)
 
@@ -22,10 +22,13 @@ class CohortOptions:
     label_column: str | None = setting(None, "Column of labels.")
     site_column: str | None = setting(None, "Column of sites.")
     slide_table: str | None = setting(None, "STAMP's second table, patient to slide file.")
+    mpp_column: str | None = setting(None, "Column of microns per level-0 pixel of each slide.")
     sheet: str | None = setting(None, "Sheet of an XLSX file.")
     mpp: float | None = setting(None, "Microns per level-0 pixel, if not stored in the files.")
     patch_size: float | None = setting(None, "Edge of a patch in level-0 pixels, if not stored in the files.")
     unit: str | None = setting(None, "Unit of coordinates, px or um, if not stored in the files.")
+    features_key: str | None = setting(None, "What files call the features, or the model of a LazySlide store.")
+    coords_key: str | None = setting(None, "What files call the coordinates.")
     skip_missing: bool = setting(False, "Leave out labelled slides without features, and record them.")
     skip_bad: bool = setting(
         False,

@@ -25,6 +25,7 @@ UNKNOWN = frozenset(
 SLIDE_NAMES = ("slide_id", "slide", "slide_name", "filename", "file_name", "image_id")  # CLAM, slideflow, STAMP, PANDA
 PATIENT_NAMES = ("patient_id", "patient", "case_id", "case")  # nnMIL and cBioPortal, STAMP and slideflow, CLAM
 LABEL_NAMES = ("label", "category", "target")
+MPP_NAMES = ("slide_mpp", "mpp")
 NO_LABEL = re.compile(r"(|index|unnamed:_\d+|split|fold|fold_\d+|dataset|study_id|sample_id)")  # splits, bookkeeping
 
 
@@ -84,7 +85,7 @@ class Table(NamedTuple):
             assert column is not None
             return column
         left = [c for c in self.columns if c not in taken and not NO_LABEL.fullmatch(plain_name(c))]
-        left = [c for c in left if plain_name(c) not in (*SLIDE_NAMES, *PATIENT_NAMES)]
+        left = [c for c in left if plain_name(c) not in (*SLIDE_NAMES, *PATIENT_NAMES, *MPP_NAMES)]
         if len(left) == 1:
             return left[0]
         what = f"{len(left)} columns could be the label" if left else "no column is the label"

@@ -47,6 +47,8 @@ def predict_slides(
     device: str = "auto",
     patch_size: float | None = None,
     unit: str | None = None,
+    features_key: str | None = None,
+    coords_key: str | None = None,
     labels: str | Path | None = None,
     patient_column: str | None = None,
     slide_column: str | None = None,
@@ -56,16 +58,18 @@ def predict_slides(
 
     model: folder of a trained model. inputs: slides, feature files, or folders of either. out: CSV to write; features
     of slides are kept in a folder beside it. heatmap: folder for one picture per slide. attention: folder for one CSV
-    per slide: x, y, attention. attribution: the pictures also show that of the input patches. patch_size, unit: as in
-    `read_bag`. labels: table that says whose each slide is, with the names of its columns; TCGA barcodes say it
-    themselves. One row per patient is then written beside `out`. options: of `SlideOptions`.
+    per slide: x, y, attention. attribution: the pictures also show that of the input patches. patch_size, unit,
+    features_key, coords_key: as in `read_bag`. labels: table that says whose each slide is, with the names of its
+    columns; TCGA barcodes say it themselves. One row per patient is then written beside `out`. options: of
+    `SlideOptions`.
 
     Example: `predict_slides("model", "slides", heatmap="maps").table`
     """
     given = [inputs] if isinstance(inputs, str | Path) else inputs
     predictor = SlidePredictor(
         Path(model), given, out=Path(out), heatmap=heatmap, attention=attention, attribution=attribution, device=device,
-        patch_size=patch_size, unit=unit, options=SlideOptions(**options),
+        patch_size=patch_size, unit=unit, features_key=features_key, coords_key=coords_key,
+        options=SlideOptions(**options),
         patients=patient_table(labels, patient_column=patient_column, slide_column=slide_column),
     )  # fmt: skip
     extracted = list(predictor.extraction.run()) if predictor.extraction else []
@@ -106,6 +110,8 @@ class SlidePredictor:
         device: str = "auto",
         patch_size: float | None = None,
         unit: str | None = None,
+        features_key: str | None = None,
+        coords_key: str | None = None,
         options: SlideOptions,
         patients: Mapping[str, str] | None = None,
     ) -> None:
@@ -113,10 +119,10 @@ class SlidePredictor:
         self.inputs = sort_inputs(inputs)
         slides, mpp = self.inputs.slides, options.slide_mpp
         check_target(out)
-        if slides and (patch_size or unit or (self.inputs.features and mpp)):
+        if slides and (patch_size or unit or features_key or coords_key or (self.inputs.features and mpp)):
             raise ConfigError(
-                "--patch-size and --unit complete what feature files say, and slides were given; --slide-mpp would be "
-                "of both. Predict slides and feature files one after the other."
+                "--patch-size, --unit, --features-key and --coords-key complete what feature files say, and slides "
+                "were given; --slide-mpp would be of both. Predict slides and feature files one after the other."
             )
         if attribution and heatmap is None:
             raise ConfigError("--attribution is drawn in the pictures of --heatmap. Give the folder for them.")
@@ -128,7 +134,10 @@ class SlidePredictor:
         self.patient_rows = list[dict[str, Any]]()
         self.failed, self.note = dict[str, FeatureError](), ""
         self.patient_of = self._whose([*self.inputs.features, *slides], patients)
-        self._reading = {"mpp": None if slides else mpp, "patch_size": patch_size, "unit": unit}
+        self._reading = {
+            "mpp": None if slides else mpp, "patch_size": patch_size, "unit": unit, "features_key": features_key,
+            "coords_key": coords_key,
+        }  # fmt: skip
         self._out, self._heatmap, self._attention, self._attribution = out, heatmap, attention, attribution
         self._device, self._mpp, self._words = device, mpp, f"{self.card.title}, model {model.name}"
 

@@ -12,6 +12,8 @@ from .patch_maps import PatchMaps
 from .qupath import signed_maps
 from .values import percentiles
 
+CANVAS = 600  # pixels of the longer side of the empty picture
+
 
 def maps_table(maps: PatchMaps, squares: Squares) -> pd.DataFrame:
     """A row a patch in the order of the file: x, y (top-left corner), size, attention, evidence, jigsaw_x, jigsaw_y.
@@ -42,7 +44,8 @@ def write_maps_csv(maps: PatchMaps, squares: Squares, path: str | Path) -> None:
 
 def write_h5ad(maps: PatchMaps, squares: Squares, path: str | Path, *, model: str = "") -> None:
     """X: the features, so that clustering and embedding work on them at once. obs: the maps. obsm["spatial"]: centres.
-    uns: slide, model (in words), classes and probabilities, and the patch edge where squidpy looks for a spot's size.
+    uns: slide, model (in words), classes and probabilities, and where scanpy and squidpy look for them the size of a
+    spot and an image: an empty one, for their plots want one below the spots.
 
     Example: `write_h5ad(maps, squares_of(bag), "slide_1.h5ad")`
     """
@@ -54,7 +57,8 @@ def write_h5ad(maps: PatchMaps, squares: Squares, path: str | Path, *, model: st
     obs = table.drop(columns=["x", "y", "size"]).assign(attention_percentile=percentiles(maps.attention))
     slide = maps.bag.slide_id
     obs.index = _names(f"{slide}-", len(maps))
-    size = {"spot_diameter_fullres": squares.edge, "tissue_hires_scalef": 1.0}
+    scale, canvas = _canvas(squares)
+    size = {"spot_diameter_fullres": squares.edge, "tissue_hires_scalef": scale}
     data = AnnData(
         X=maps.bag.features.numpy(),
         obs=obs,
@@ -66,11 +70,19 @@ def write_h5ad(maps: PatchMaps, squares: Squares, path: str | Path, *, model: st
             "model": model,
             "classes": np.array(maps.classes, dtype=object),
             "probabilities": maps.probabilities,
-            "spatial": {slide: {"scalefactors": size, "images": {}}},
+            "spatial": {slide: {"scalefactors": size, "images": {"hires": canvas}}},
         },
     )
     with writing(Path(path)) as temporary:
         data.write_h5ad(temporary, compression="gzip")
+
+
+def _canvas(squares: Squares) -> tuple[float, np.ndarray]:
+    """Pixels of it per level-0 pixel, and a white picture as large as the patches reach."""
+    width, height = squares.corners.max(axis=0) + squares.edge
+    scale = min(1.0, CANVAS / max(width, height))
+    shape = (max(1, round(height * scale)), max(1, round(width * scale)), 3)
+    return scale, np.full(shape, 255, dtype=np.uint8)
 
 
 def _names(prefix: str, count: int) -> pd.Index:

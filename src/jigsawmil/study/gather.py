@@ -125,6 +125,7 @@ def write_slides(run: RunFolder, cohorts: Mapping[str, Cohort]) -> None:
             "label": cohort.label_of(slide),
             "site": slide.site or "",
             "patches": slide.patches,
+            "mpp": "" if slide.survey is None or slide.survey.info.mpp is None else slide.survey.info.mpp,
             "features": str(slide.path.resolve()) if slide.path else "",
             "digest": slide.survey.content if slide.survey else "",
         }

@@ -179,7 +179,8 @@ class Run:
         """The slide's feature file, where it was when the study ran, or in another folder of features."""
         cohort = self.cohort_of(slide_id, cohort)
         if folder is not None:
-            found = {slide_name(stem): path for stem, path in find_bags(folder).items()}
+            key = self.record.cohorts[cohort].options.features_key
+            found = {slide_name(stem): path for stem, path in find_bags(folder, features_key=key).items()}
             if slide_id not in found:
                 raise FeatureError(f"{folder}: no features of {slide_id} among {len(found)} files.")
             return found[slide_id]
@@ -198,6 +199,8 @@ class Run:
         reading = self.record.cohorts[cohort].options.reading
         path = self.features_of(slide_id, cohort=cohort, folder=folder)
         own = self.slides[(self.slides["slide_id"] == slide_id) & (self.slides["cohort"] == cohort)]
+        if "mpp" in own and own["mpp"].notna().iloc[0]:
+            reading = {**reading, "mpp": float(own["mpp"].iloc[0])}
         known = own["digest"].iloc[0] if "digest" in own else ""
         if folder is None and known and known != content_at(path, **reading):
             raise FeatureError(

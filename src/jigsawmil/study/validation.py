@@ -7,6 +7,7 @@ each model that answers. So report, viewer and maps read a validation as they re
 import time
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -21,7 +22,7 @@ from ..files import write_csv
 from ..nn.model import Model
 from ..tasks import get_task
 from ..train.answers import Answers
-from ..train.apply import Item, apply_groups, check_fits, size_note
+from ..train.apply import Group, apply_groups, check_fits, size_note
 from ..train.checkpoint import CARD, ModelCard, load_members, load_model, save_model
 from ..train.ensemble import Ensemble, members_of
 from ..train.feed import cohort_groups
@@ -192,18 +193,17 @@ def write_validation(
     read = read_cohort(str(labels), str(features), given, card)
     if card.level == "patient":
         check_patients(read)
-    paths = [slide.path for slide in read.slides]
     headers = [slide.survey.info for slide in read.slides if slide.survey is not None]
     for header in headers:
         check_fits(header, card)
     overlap, notes = overlap_words(read, subject, allow_overlap)
     if note := size_note(headers, card):
         notes.append(note)
-    groups: list[tuple[str, Sequence[Item]]] = [
-        (name, [path for index in rows if (path := paths[index])]) for name, rows in cohort_groups(read, card.level)
+    groups: list[Group] = [
+        (name, [partial(read.bag, index) for index in rows]) for name, rows in cohort_groups(read, card.level)
     ]
     started = time.time()
-    found = apply_groups(subject.model, card, groups, device=device, **given.reading)
+    found = apply_groups(subject.model, card, groups, device=device)
     members = _Members(subject, read, attention)
     for seen in follow(found, len(groups)):
         members.add(seen)

@@ -24,7 +24,8 @@ from .infer import Prepared, Seen, run_model
 from .places import check_placed
 
 Item = Bag | str | Path  # a slide in memory, or its feature file
-Group = tuple[str, Sequence[Item]]  # what is predicted as one: its name, and its slides
+Reader = Callable[[], Bag]  # what reads a slide
+Group = tuple[str, Sequence[Item | Reader]]  # what is predicted as one: its name, and its slides
 OnFailure = Callable[[str, FeatureError], None]
 
 
@@ -140,14 +141,16 @@ def _shape(card: ModelCard) -> tuple[GraphConfig | None, Raster]:
     return (card.graph if METHODS[card.model.method].graph else None), card.model.raster
 
 
-def _read(item: Item, reading: dict[str, Any]) -> Bag:
+def _read(item: Item | Reader, reading: dict[str, Any]) -> Bag:
     if isinstance(item, Bag):
         return item
+    if not isinstance(item, str | Path):
+        return item()
     return dataclasses.replace(read_bag(item, **reading), slide_id=slide_name(Path(item).name))  # as a cohort names it
 
 
-def _header(item: Item, reading: dict[str, Any]) -> Bag | BagInfo:
-    return item if isinstance(item, Bag) else peek_bag(item, **reading)
+def _header(item: Item | Reader, reading: dict[str, Any]) -> Bag | BagInfo:
+    return peek_bag(item, **reading) if isinstance(item, str | Path) else item if isinstance(item, Bag) else item()
 
 
 def _size(bag: Bag | BagInfo) -> Magnification:

@@ -15,9 +15,10 @@ from ..bags.formats import read_bag
 from ..cohort.cohort import Cohort
 from ..cohort.splits import Fold
 from ..config import settings_of
-from ..errors import FeatureError, StudyError
+from ..errors import FeatureError, LabelError, StudyError
 from ..nn.options import DEFAULT_METHOD, peek_method
 from ..tasks import get_task, reading_options
+from ..tasks.classes import ClassTask
 from .apply import apply_model
 from .checkpoint import load_model, save_model
 from .places import check_places
@@ -62,6 +63,7 @@ class SlideClassifier(ClassifierMixin, BaseEstimator):
         """patients: keeps the slides of one on one side of the inner validation; read off TCGA barcodes by default."""
         settings = self._settings()
         settings.check_options()
+        _check_labels(y, continuous=self.task is not None and not isinstance(get_task(self.task), ClassTask))
         positive = None if self.positive is None else str(self.positive)
         cohort = Cohort.from_bags(_bags(X), y, patients, positive=positive, ordinal=self.ordinal, task=self.task)
         check_places(cohort, [settings])
@@ -71,12 +73,20 @@ class SlideClassifier(ClassifierMixin, BaseEstimator):
         self.history_ = [epoch for one in trained for epoch in one.progress.epochs]
         given = {int(label): value for label, value in zip(cohort.labels, y, strict=True)}
         self.classes_ = np.array([given[label] for label in range(len(cohort.classes))])
+        self.n_features_in_ = cohort.dim
         return self
+
+    def __sklearn_is_fitted__(self) -> bool:
+        return hasattr(self, "model_")  # by its name, for the parameter lambda_ looks learned
 
     def predict_proba(self, X: Sequence[Bag | str | Path]) -> np.ndarray:
         """(bag, class), columns as `classes_`."""
-        check_is_fitted(self, "model_")  # by its name, for the parameter lambda_ looks learned
+        check_is_fitted(self)
         return np.stack([p.probabilities for p in apply_model(self.model_, self.card_, _bags(X), device=self.device)])
+
+    def predict_log_proba(self, X: Sequence[Bag | str | Path]) -> np.ndarray:
+        """(bag, class), columns as `classes_`."""
+        return np.log(np.clip(self.predict_proba(X), np.finfo(float).tiny, None))
 
     def predict(self, X: Sequence[Bag | str | Path]) -> np.ndarray:
         """At the threshold that training fixed, see `card_.threshold`; without one, the most probable class."""
@@ -90,12 +100,12 @@ class SlideClassifier(ClassifierMixin, BaseEstimator):
 
     def attention(self, bag: Bag | str | Path) -> np.ndarray:
         """(patch,), in the order of the bag, summing to 1."""
-        check_is_fitted(self, "model_")
+        check_is_fitted(self)
         return next(iter(apply_model(self.model_, self.card_, _bags([bag]), device=self.device))).attention[0]
 
     def save(self, folder: str | Path) -> None:
         """Weights (safetensors), card (JSON) and the table of training slides, as `load` and `predict` read them."""
-        check_is_fitted(self, "model_")
+        check_is_fitted(self)
         save_model(Path(folder), self.model_, self.card_)
 
     @classmethod
@@ -114,6 +124,7 @@ class SlideClassifier(ClassifierMixin, BaseEstimator):
         settings |= reading_options(card.model.task, card.classes)
         classifier = cls(**{name: value for name, value in settings.items() if name in cls._get_param_names()})
         classifier.model_, classifier.card_, classifier.classes_ = model, card, np.array(card.classes)
+        classifier.n_features_in_ = card.model.in_dim
         return classifier
 
     def _settings(self) -> Settings:
@@ -133,6 +144,20 @@ def _signature() -> inspect.Signature:
 
 
 SlideClassifier.__init__.__signature__ = _signature()  # type: ignore[attr-defined]
+
+
+def _check_labels(y: Sequence[object], *, continuous: bool) -> None:
+    """One label for each bag. continuous: measured values are what the task predicts."""
+    labels = np.asarray(y)
+    if labels.ndim != 1:
+        raise LabelError(
+            f"y has the shape {labels.shape}, expected {labels.shape[:1]}: one label per bag. Use y.ravel()."
+        )
+    if labels.dtype.kind == "f" and not continuous and (fractions := labels[labels != np.floor(labels)]).size:
+        raise LabelError(
+            f"y is continuous ({fractions[0]:g}, ...), expected classes. Make classes of it, or choose a task that "
+            "predicts measured values."
+        )
 
 
 def _bags(items: Sequence[Bag | str | Path]) -> list[Bag]:

@@ -103,6 +103,7 @@ class BagInfo:
     encoding: Encoding | None = None  # how the encoder was applied, where the file says
     placed: bool = True  # whether the files say where the patches lie
     beside: tuple[Path, ...] = ()  # files that belong to it: of the coordinates, or of each encoder
+    centred: bool = False  # the file has centres, and the patch edge makes corners of them
 
 
 def describe(source: Source, options: Options, fmt: str) -> BagInfo:
@@ -163,6 +164,7 @@ def describe(source: Source, options: Options, fmt: str) -> BagInfo:
         encoding=source.encoding,
         placed=coords is not None,
         beside=(*source.beside, *([coords.path] if coords is not None and coords.path else [])),
+        centred=source.centred,
     )
 
 
