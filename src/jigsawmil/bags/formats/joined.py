@@ -16,7 +16,7 @@ from .source import SAME, BagInfo, Options, Source, Stored, describe, load
 if TYPE_CHECKING:
     from torch import Tensor
 
-SUFFIXES = (".joined",)
+SUFFIXES, KEYED = (".joined",), True
 
 
 def matches(file: Opened) -> bool:
