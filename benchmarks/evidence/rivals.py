@@ -83,7 +83,7 @@ LEVEL = 0.05
 class Contest:
     """A cohort and its folds. make: writes labels.csv and features into a folder. settings: of all contenders, as far
     as they use them; graph: of our graph methods, but for the committee. minutes: of one core, by the time of a step.
-    control: again with shuffled positions. needs: data that may be absent."""
+    control: again with shuffled positions. reading: options of the cohort. needs: data that may be absent."""
 
     make: Callable[[Path], None]
     folds: int
@@ -92,6 +92,7 @@ class Contest:
     settings: Mapping[str, Any] = field(default_factory=dict)
     graph: Mapping[str, Any] = field(default_factory=dict)
     control: bool = False
+    reading: Mapping[str, Any] = field(default_factory=dict)
     needs: Path | None = None
 
     def variants(self, names: Sequence[str]) -> dict[str, Settings]:
@@ -144,6 +145,7 @@ CONTESTS = {
         {"epochs": 10, "patience": 3},
         {"k": 10},
         control=True,
+        reading={"allow_similar": True},  # one-hot columns of equally many cells have the same extremes
         needs=SHARED / "crc_codex",
     ),
     "composition": Contest(make_phantom("composition", 7101, 3.0), 3, (700,), 7),
@@ -158,7 +160,7 @@ def run(name: str, contest: Contest, names: Sequence[str], work: Path, processes
     if not (folder / "cohort" / "labels.csv").exists():
         contest.make(folder / "cohort")
     features = next(path for path in sorted((folder / "cohort").rglob("*.h5"))).parent
-    spec = cohort_spec({"labels": folder / "cohort" / "labels.csv", "features": features})
+    spec = cohort_spec({"labels": folder / "cohort" / "labels.csv", "features": features, **contest.reading})
     variants = contest.variants(names)
     placed = {key: one for key, one in variants.items() if METHODS[one.method].sees_positions}
     study = Study(cohorts={name: spec}, variants=variants, folds=contest.folds, seeds=contest.seeds)
