@@ -39,10 +39,13 @@ class Overview:
             found.append(f"Positive class: {self.positive!r}.")
         if self.patches:
             low, middle, high = self.patches
+            numbers = f"{low} patches per slide"
+            if low < high:
+                numbers = f"{low} to {high} patches per slide, median {middle}"
             found.append(
                 f"Features: format {_counted(self.formats)}; encoder {_counted(self.encoders)}; {_counted(self.dims)} "
-                f"numbers per patch, stored as {_counted(self.dtypes)}; {low} to {high} patches per slide, median "
-                f"{middle}; {_counted(self.sizes)}; microns per level-0 pixel: {_counted(self.mpp)}."
+                f"numbers per patch, stored as {_counted(self.dtypes)}; {numbers}; "
+                f"{_counted(self.sizes)}; microns per level-0 pixel: {_counted(self.mpp)}."
             )
         return found
 
