@@ -120,7 +120,7 @@ def features_in(run: Run, folder: Path) -> Run:
             f"{', '.join(missing[:3])}, ... Give the folder of the features that the study was run on."
         )
     elsewhere = [str(found.get(slide_id, folder / slide_id)) for slide_id in run.slides["slide_id"]]
-    return replace(run, slides=run.slides.assign(features=elsewhere))
+    return replace(run, slides=run.slides.assign(features=elsewhere, digest=""))  # the user says which they are
 
 
 def place(bag: Bag, slide: Slide | None, features: Path | None = None) -> Placement:
