@@ -13,6 +13,7 @@ import sys
 import tempfile
 import time
 from collections import Counter
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
@@ -46,11 +47,14 @@ class Table:
 
 
 def run(files: int, seed: int, first: int = 0, only: list[str] | None = None, patience: float = PATIENCE) -> Table:
-    """Damage and read files; a reader that hangs is ended, one that died is started again after the file."""
+    """Damage and read files; a reader that hangs is ended, one that died is started again after the file.
+
+    Ctrl-C ends it early: the table is then of the files so far."""
     table, number, last = Table(), first, first + files
-    while number < last:
-        with tempfile.TemporaryDirectory(prefix="fuzz-", dir=_memory()) as place:
-            number = _follow(table, number, last, seed, only or [], Path(place), patience)
+    with suppress(KeyboardInterrupt):
+        while number < last:
+            with tempfile.TemporaryDirectory(prefix="fuzz-", dir=_memory()) as place:
+                number = _follow(table, number, last, seed, only or [], Path(place), patience)
     return table
 
 
@@ -110,7 +114,8 @@ def main(arguments: list[str] | None = None) -> int:
     table = run(given.files, given.seed, given.first, given.only)
     seconds = time.perf_counter() - started
     print("\n".join(table.lines()))
-    print(f"seed {given.seed}, files {given.first} to {given.first + given.files - 1}, {seconds:.0f} s")
+    done = sum(sum(found.values()) for found in table.counts.values())
+    print(f"seed {given.seed}, files {given.first} to {given.first + done - 1}, {seconds:.0f} s")
     only = "".join(f" --only '{name}'" for name in given.only or ())
     for one in table.failures[:100]:
         print(f"{one['result']}: {one['target']}, {one['how']}: {one['words']}")

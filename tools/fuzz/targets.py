@@ -61,7 +61,7 @@ def _copy(source: Path, target: Path) -> None:
 
 def _read_bag(root: Path, inside: Path, options: dict[str, Any]) -> Answer:
     """As a command does: the folder is listed, headers are read, then the bag."""
-    find_bags(root)
+    find_bags((root / inside).parent)
     info = peek_bag(root / inside, **options)
     bag = read_bag(root / inside, **options)
     names = ("n", "dim", "unit", "patch_size", "mpp", "encoder", "tiles", "placed")

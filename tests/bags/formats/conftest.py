@@ -1,6 +1,7 @@
 """Files as each tool writes them: dtypes, chunks, attributes, folders. Read off the tools' public sources."""
 
 import json
+import os
 from collections.abc import Callable
 from pathlib import Path
 from types import SimpleNamespace
@@ -257,6 +258,14 @@ def parquet(path: Path, x: np.ndarray, coords: np.ndarray, *, lists: bool = Fals
     return path
 
 
+def joined(path: Path, *encoders: Path) -> Path:
+    """Ours: it names the features of several encoders."""
+    path.parent.mkdir(parents=True, exist_ok=True)
+    places = [[os.path.relpath(one.parent, path.parent), one.name] for one in encoders]
+    path.write_text(json.dumps({"features": places}))
+    return path
+
+
 class Sample(NamedTuple):
     """One slide as a tool leaves it: its files lie in a folder of their own, all of which `tools.fuzz` damages."""
 
@@ -275,6 +284,7 @@ def samples(folder: Path, n: int = N, d: int = D) -> dict[str, Sample]:
     for name in ("uni2h", "stamp", "torchmil_h5"):
         (folder / name).mkdir(parents=True, exist_ok=True)
     config = {"tile_px": 256, "tile_um": 128}
+    parts = [trident(folder / f"joined/features_{name}/a.h5", x, coords) for name in ("uni", "conch")]
     made = {
         "trident": trident(folder / "trident/features_uni/a.h5", x, coords),
         "trident pt": clam_pt(folder / "trident_pt/features_uni/a.pt", x),
@@ -293,6 +303,7 @@ def samples(folder: Path, n: int = N, d: int = D) -> dict[str, Sample]:
         "lazyslide": lazyslide(folder / "lazyslide/a.zarr", x, coords),
         "lazyslide ragged": lazyslide(folder / "lazyslide_ragged/a.zarr", x, coords, shapes="ragged"),
         "lazyslide zarr3": lazyslide(folder / "lazyslide_3/a.zarr", x, coords, shapes="ragged", zarr_format=3),
+        "joined": joined(folder / "joined/both/a.joined", *parts),
     }
     options: dict[str, dict[str, Any]] = {
         "slideflow": {"mpp": 0.25},
