@@ -1,6 +1,6 @@
 """What docs/results.md says of single models, ensembles and committees, from their two files of results."""
 
-from .ensembles import STACKED
+from .ensembles import JIGSAW, STACKED
 from .results_sections import Found, grid, number, stated
 
 FIGURES = ("all kinds", "std over folds", "worst fold", "models per fold")
@@ -22,7 +22,35 @@ def develop(found: Found) -> list[str]:
         + ", ".join(f"{kind} {value:+.3f}" for kind, value in stacking["by_kind"].items())
         + f". By the first rule the weights are {'learnt' if found['weights'] == STACKED else 'equal'}. "
         f"By the second rule the default is **{found['default']}**.",
+        took(found),
+        f"Equal would be 0.2; the {sum(len(own['weights']) for own in found['cohorts'].values())} learnt weightings of "
+        "five kinds, one per fold, lie between {:.2f} and {:.2f}.".format(*weights_range(found)),
         *probabilities(found),
+        *doubts(found),
+    ]
+
+
+def weights_range(found: Found) -> tuple[float, float]:
+    every = [weight for own in found["cohorts"].values() for fold in own["weights"] for weight in fold]
+    return min(every), max(every)
+
+
+def took(found: Found) -> str:
+    """Processor time of training, as a multiple of the single model's."""
+    seconds, one = found["processor_seconds"], found["processor_seconds"][JIGSAW]
+    ratios = ", ".join(f"{value / one:.1f} (`{arm}`)" for arm, value in seconds.items() if arm != JIGSAW)
+    return f"Processor time, as a multiple of that of a single `{JIGSAW}`: {ratios}. Learning the weights takes none."
+
+
+def codex(found: Found) -> list[str]:
+    default = found["default"]
+    single = {arm: found["overall"][arm] for arm in found["arms"] if found["trainings"][arm] == 1 and arm != default}
+    best = max(single, key=lambda arm: single[arm])
+    return [
+        "CODEX cells of 35 colorectal cancer patients, three folds by patient, default settings. They were to be "
+        "one of the cohorts above, and were left out for their time (`benchmarks/evidence/ensembles.py` says when).",
+        arm_grid(found),
+        f"The default minus the best single method, {best}: {found['overall'][default] - single[best]:+.3f}.",
         *doubts(found),
     ]
 

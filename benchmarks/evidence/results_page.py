@@ -11,6 +11,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from .. import RESULTS, ROOT, write
+from .results_ensembles import codex as ensembles_codex
 from .results_ensembles import develop, report
 from .results_pictures import draw
 from .results_rivals import rivals
@@ -92,6 +93,12 @@ SECTIONS = (
         "The default on cohorts drawn afterwards",
         "python -m benchmarks.evidence.ensembles --part report",
         report,
+    ),
+    Section(
+        "ensembles-codex",
+        "The default on real tissue",
+        "python -m benchmarks.evidence.ensembles --part codex",
+        ensembles_codex,
     ),
     Section(
         "selection_bias",

@@ -46,7 +46,7 @@ import torch
 
 from jigsawmil.bags.formats.trident import write_bag
 from jigsawmil.bags.tile_spec import TileSpec
-from jigsawmil.nn.options import BASELINES, METHODS, SINGLE_METHODS
+from jigsawmil.nn.options import BASELINES, METHODS, PAPER_METHODS
 from jigsawmil.slides import ExtractSettings, extract_slides
 from jigsawmil.statistics.paired import holm
 from jigsawmil.study.compare import compare_methods
@@ -72,7 +72,7 @@ TORCHMIL = (
     "VAEABMIL",
 )
 CONTENDERS: dict[str, dict[str, Any]] = {
-    **{name: {"method": name} for name in (*SINGLE_METHODS, "committee", *BASELINES)},
+    **{name: {"method": name} for name in (*PAPER_METHODS, "committee", *BASELINES)},
     **{f"torchmil {name}": {"method": f"torchmil:{name}"} for name in TORCHMIL},
 }
 CONTENDERS["torchmil TransMIL"]["options"] = {"att_dim": 128, "n_landmarks": 64}
@@ -99,7 +99,7 @@ class Contest:
         own = {}
         for name in names:
             values = {**CONTENDERS[name], **self.settings}
-            if METHODS[values["method"]].graph and name in SINGLE_METHODS:
+            if METHODS[values["method"]].graph and name in PAPER_METHODS:
                 values |= self.graph
             own[name] = Settings.from_flat(values, name)
         return own

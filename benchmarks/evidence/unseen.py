@@ -20,7 +20,7 @@ import pandas as pd
 from rich.console import Console
 
 from jigsawmil.cli.progress import StudyProgress
-from jigsawmil.nn.options import SINGLE_METHODS
+from jigsawmil.nn.options import PAPER_METHODS
 from jigsawmil.study.runner import cross_validate
 from jigsawmil.study.study import Study, cohort_spec
 from jigsawmil.synthetic.phantom import phantom_slides, write_phantom
@@ -72,7 +72,7 @@ def make_study(work: Path) -> Study:
     sources[PERMUTED] = {"labels": permuted, "features": first["features"]}
     return Study(
         cohorts={name: cohort_spec(source) for name, source in sources.items()},
-        variants={name: Settings.from_flat({"method": name}) for name in SINGLE_METHODS},
+        variants={name: Settings.from_flat({"method": name}) for name in PAPER_METHODS},
     )
 
 

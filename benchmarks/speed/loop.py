@@ -23,7 +23,7 @@ from jigsawmil.bags.formats import write_bag
 from jigsawmil.cohort.cohort import Cohort
 from jigsawmil.graph_config import GraphConfig, Raster
 from jigsawmil.nn.model import METHODS, build_model
-from jigsawmil.nn.options import SINGLE_METHODS
+from jigsawmil.nn.options import PAPER_METHODS
 from jigsawmil.train.config import TrainConfig
 from jigsawmil.train.feed import Feed
 from jigsawmil.train.fit import fit
@@ -44,7 +44,7 @@ def main() -> None:
     torch.set_num_threads(2)
     with tempfile.TemporaryDirectory() as folder:
         cohort = write_cohort(Path(folder), options.slides, options.patches)
-        rows = [measure(name, cohort, options.epochs, options.memory_gb) for name in SINGLE_METHODS]
+        rows = [measure(name, cohort, options.epochs, options.memory_gb) for name in PAPER_METHODS]
     print("\n| method | first epoch, s | loop, ms a slide | bare step, ms a slide | loop / bare |")
     print("| --- | --- | --- | --- | --- |")
     for row in rows:

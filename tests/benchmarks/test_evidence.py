@@ -407,17 +407,6 @@ def test_the_default_follows_its_declared_rules(areas: dict[str, float], weights
     assert found["default"] == names.get(default, default)
 
 
-def test_learnt_weights_stay_near_equal_and_lean_to_the_better_kind() -> None:
-    rng = np.random.default_rng(0)
-    labels = rng.integers(0, 2, 200)
-    good, noise = 4.0 * (2 * labels - 1) + rng.normal(0, 1, 200), rng.normal(0, 4, (200, 4))
-    weights = ensembles.stack(np.column_stack([good, noise]), labels)
-    assert weights.sum() == pytest.approx(1)
-    assert (weights >= 0).all()
-    assert 0.3 < weights[0] < 0.9
-    assert ensembles.stack(rng.normal(0, 1e-6, (200, 5)), labels) == pytest.approx([0.2] * 5, abs=1e-3)
-
-
 def test_arms_of_choosing_are_made_of_the_candidates(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """What a fold reports for a choice is the AUROC of the candidate it chose; the bias is the best of all."""
     monkeypatch.setattr(choosing, "SHAPE", {"slides": 18, "patches": 12, "dim": 16, "two_slides": 0.0})

@@ -155,7 +155,7 @@ def test_the_demo_runs_through(jigsawmil, tmp_path: Path, table: Table, monkeypa
     monkeypatch.setattr(studies, "phantom_spec", lambda kind, **knobs: real(kind, **knobs | small))
     quick = {"epochs": 1, "patience": 0, "hidden": 16, "attention_dim": 8}
     monkeypatch.setattr(Settings, "from_flat", lambda values: settings(values | quick))
-    monkeypatch.setattr(studies, "SINGLE_METHODS", ("abmil", "graph-abmil+jigsaw"))
+    monkeypatch.setattr(studies, "DEMO", ("abmil", "graph-abmil+jigsaw"))
     monkeypatch.chdir(tmp_path)
     ran = jigsawmil("demo", "--jobs", "1")
     assert ran.code == 0, ran.err

@@ -15,7 +15,7 @@ from jigsawmil.maps.patch_maps import explain, explain_patient
 from jigsawmil.nn.batch import Batch
 from jigsawmil.nn.convs import CONVS
 from jigsawmil.nn.model import Model
-from jigsawmil.nn.options import SINGLE_METHODS
+from jigsawmil.nn.options import PAPER_METHODS
 from jigsawmil.train.checkpoint import ModelCard
 from jigsawmil.train.ensemble import Ensemble
 
@@ -42,7 +42,7 @@ def bags(cohort: Cohort) -> list[Bag]:
 
 @pytest.mark.parametrize("share", [False, True])
 @pytest.mark.parametrize(("task", "classes"), [("binary", 2), ("multiclass", 3), ("ordinal", 4)])
-@pytest.mark.parametrize("method", SINGLE_METHODS)
+@pytest.mark.parametrize("method", PAPER_METHODS)
 def test_attribution_and_reference_add_up_to_the_logits(
     method: str, task: str, classes: int, share: bool, bags: list[Bag], small
 ) -> None:

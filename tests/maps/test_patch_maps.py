@@ -17,7 +17,7 @@ from jigsawmil.maps.patch_maps import expected_place, explain, explain_patient
 from jigsawmil.nn.batch import Batch, position_bins
 from jigsawmil.nn.convs import CONVS
 from jigsawmil.nn.model import METHODS, Model
-from jigsawmil.nn.options import SINGLE_METHODS
+from jigsawmil.nn.options import PAPER_METHODS
 from jigsawmil.train.apply import apply_model
 from jigsawmil.train.checkpoint import ModelCard
 
@@ -45,7 +45,7 @@ def bags(cohort: Cohort) -> list[Bag]:
 
 
 @pytest.mark.parametrize("task", TASKS)
-@pytest.mark.parametrize("method", SINGLE_METHODS)
+@pytest.mark.parametrize("method", PAPER_METHODS)
 def test_evidence_and_bias_add_up_to_the_logits(method: str, task: str, bags: list[Bag], small) -> None:
     model = task_model(small, method, task)
     for bag, maps in zip(bags, explain(model, card(model), bags), strict=True):
@@ -57,7 +57,7 @@ def test_evidence_and_bias_add_up_to_the_logits(method: str, task: str, bags: li
         assert maps.probabilities.sum() == pytest.approx(1)
 
 
-@pytest.mark.parametrize("method", SINGLE_METHODS)
+@pytest.mark.parametrize("method", PAPER_METHODS)
 def test_evidence_is_weight_times_what_the_patch_says(method: str, bags: list[Bag], small) -> None:
     """a_j (w . h_j), and w . h_j / N for the mean, patch by patch in the order of the file."""
     model = task_model(small, method)

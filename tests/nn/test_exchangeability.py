@@ -11,11 +11,11 @@ import torch
 from jigsawmil.nn.batch import Batch
 from jigsawmil.nn.convs import CONVS
 from jigsawmil.nn.model import METHODS, Model, build_model
-from jigsawmil.nn.options import SINGLE_METHODS, ModelOptions
+from jigsawmil.nn.options import PAPER_METHODS, ModelOptions
 from jigsawmil.nn.poolings import POOLINGS
 
-GRAPH = [name for name in SINGLE_METHODS if METHODS[name].graph]
-FLAT = [name for name in SINGLE_METHODS if not METHODS[name].graph]
+GRAPH = [name for name in PAPER_METHODS if METHODS[name].graph]
+FLAT = [name for name in PAPER_METHODS if not METHODS[name].graph]
 ORDER = torch.randperm(40, generator=torch.Generator().manual_seed(9))  # location j receives the content of ORDER[j]
 
 
@@ -87,7 +87,7 @@ def test_pooling_stays_symmetric(name: str) -> None:
     torch.testing.assert_close(a[ORDER], moved_a)
 
 
-@pytest.mark.parametrize("method", SINGLE_METHODS)
+@pytest.mark.parametrize("method", PAPER_METHODS)
 def test_the_encoder_does_not_see_the_bin(batch: Batch, method: str) -> None:
     """h = g(x | N, y*) depends on y* through the weights that training has learnt: it is a target, not an input."""
     model, other = model_of(method), dataclasses.replace(batch, bins=(batch.bins + 37) % 100)

@@ -12,10 +12,10 @@ from jigsawmil.nn.batch import Batch
 from jigsawmil.nn.convs import CONVS
 from jigsawmil.nn.jigsaws import JIGSAWS
 from jigsawmil.nn.model import METHODS, Output, build_model
-from jigsawmil.nn.options import SINGLE_METHODS
+from jigsawmil.nn.options import PAPER_METHODS
 
-GRAPH = [name for name in SINGLE_METHODS if METHODS[name].graph]
-FLAT = [name for name in SINGLE_METHODS if not METHODS[name].graph]
+GRAPH = [name for name in PAPER_METHODS if METHODS[name].graph]
+FLAT = [name for name in PAPER_METHODS if not METHODS[name].graph]
 
 
 def make_bag(n: int, seed: int = 0, d: int = 12) -> Bag:
@@ -40,7 +40,7 @@ def model_of(method: str, **options):
     return build_model(method, 12, hidden=16, attention_dim=8, **options).eval()
 
 
-@pytest.mark.parametrize("method", SINGLE_METHODS)
+@pytest.mark.parametrize("method", PAPER_METHODS)
 @pytest.mark.parametrize("options", [*({"conv": conv} for conv in CONVS), {"kinds": 5}])
 def test_batched_equals_one_by_one(method: str, options: dict) -> None:
     bags = [make_bag(n, seed) for seed, n in enumerate((80, 1, 30, 200))]
@@ -56,7 +56,7 @@ def test_batched_equals_one_by_one(method: str, options: dict) -> None:
 
 
 @pytest.mark.parametrize("kinds", [0, 5])
-@pytest.mark.parametrize("method", SINGLE_METHODS)
+@pytest.mark.parametrize("method", PAPER_METHODS)
 def test_patch_order_in_the_file_changes_nothing(method: str, kinds: int) -> None:
     bag, model = make_bag(150), model_of(method, kinds=kinds)
     order = torch.randperm(150, generator=torch.Generator().manual_seed(3))
@@ -144,7 +144,7 @@ def test_kinds_beside_each_other_are_what_the_head_sees_of_place() -> None:
     torch.testing.assert_close(model(twice).logits, here.logits)
 
 
-@pytest.mark.parametrize("method", SINGLE_METHODS)
+@pytest.mark.parametrize("method", PAPER_METHODS)
 def test_kinds_are_off_by_default_and_add_to_graph_methods_only(method: str) -> None:
     plain, kinds = (model_of(method, kinds=k).state_dict() for k in (0, 3))
     assert model_of(method).state_dict().keys() == plain.keys()

@@ -5,7 +5,7 @@ from types import SimpleNamespace
 import pytest
 
 from jigsawmil.nn.model import METHODS
-from jigsawmil.nn.options import SINGLE_METHODS
+from jigsawmil.nn.options import PAPER_METHODS
 from jigsawmil.report.describe import different, known_settings, method_words, training_words
 from jigsawmil.report.provenance import _presets, settings_section
 from jigsawmil.train.settings import Settings
@@ -41,7 +41,7 @@ def test_a_setting_can_be_read(changed: dict[str, object], said: str) -> None:
     assert said not in method_words(Settings(method=FULL).flat())
 
 
-@pytest.mark.parametrize("method", SINGLE_METHODS)
+@pytest.mark.parametrize("method", PAPER_METHODS)
 def test_only_what_a_method_has_is_spoken_of(method: str) -> None:
     words, has = method_words(Settings(method=method).flat()), METHODS[method]
     assert ("nearest neighbours" in words) == has.graph
@@ -57,9 +57,10 @@ def test_training_in_words() -> None:
 
 
 def test_marks_of_a_job_are_no_settings_and_differences_are_found() -> None:
-    spec = {"cohort": "f00", "folds": "ba2", "seed": 3, "shuffled": False, **Settings(k=9).flat()}
-    assert known_settings(spec) == Settings(k=9)
-    differ, shared = different({"a": Settings(k=9), "b": Settings(k=8, lr=1e-3)})
+    spec = {"cohort": "f00", "folds": "ba2", "seed": 3, "shuffled": False, **Settings(method="graph-abmil", k=9).flat()}
+    nine = Settings(method="graph-abmil", k=9)
+    assert known_settings(spec) == nine
+    differ, shared = different({"a": nine, "b": nine.replace(k=8, lr=1e-3)})
     assert differ == ["k", "lr"]
     assert set(differ) | set(shared) == set(Settings().flat())
 

@@ -26,7 +26,7 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
             cohorts={"c": cohort_spec({"labels": cohort / "labels.csv", "features": cohort / "features"})},
             variants={
                 "half": Settings(method="graph-abmil+jigsaw", level=level, precision="bfloat16", **SMALL),
-                "ensemble": Settings(level=level, members=3, **SMALL),
+                "ensemble": Settings(method="graph-abmil+jigsaw", level=level, members=3, **SMALL),
                 **{name: Settings(method=name, level=level, **SMALL) for name in ("abmil", "graph-abmil+jigsaw")},
             },
             folds=2,

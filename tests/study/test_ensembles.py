@@ -11,9 +11,13 @@ import pandas as pd
 import pytest
 from sklearn.metrics import roc_auc_score
 
+from jigsawmil import validate
+from jigsawmil.nn.options import COMMITTEE
 from jigsawmil.report.describe import study_toml
 from jigsawmil.report.page import write_report
+from jigsawmil.study.cases import run_maps
 from jigsawmil.study.disagreement import disagreement
+from jigsawmil.study.job import LOGIT
 from jigsawmil.study.run import Run, open_run
 from jigsawmil.study.study import Study
 from jigsawmil.study.study_file import read_study
@@ -22,6 +26,7 @@ from jigsawmil.viewer.data import Library
 
 StudyOf = Callable[..., Study]
 Ran = Callable[..., tuple[Run, list[str]]]
+KINDS = [kind["method"] for kind in COMMITTEE]
 OPTIONS: dict[str, Any] = {"epochs": 3, "patience": 2, "members": 2, "attention": True}
 
 
@@ -82,15 +87,34 @@ def test_one_member_is_the_single_model_it_always_was(
 
 
 def test_a_committee_is_a_variant_like_any_other(phantom: Path, study_of: StudyOf, ran: Ran, tmp_path: Path) -> None:
-    run, ended = ran(study_of(phantom, ("abmil", "committee"), epochs=2), tmp_path / "run")
-    assert len(ended) == 2 + 2 * 5
+    """By default with three members of each kind, so that weights are learnt."""
+    study = study_of(phantom, ("abmil", "committee"), epochs=2, patience=1)
+    variants = {name: own.replace(members=3 if name == "committee" else 1) for name, own in study.variants.items()}
+    run, ended = ran(replace(study, variants=variants), tmp_path / "run")
+    assert len(ended) == 2 + 2 * 15
     assert list(run.summary["variant"]) == ["abmil", "committee"]
     members = [job for job in run.jobs if job.variant == "committee" and job.fold == 0]
     assert [job.settings["method"] for job in sorted(members, key=lambda job: job.member)] == [
-        *["abmil", "graph-abmil", "graph-abmil+jigsaw", "graph-abmil+jigsaw", "graph-abmil"]
+        *[method for method in KINDS for _ in range(3)]
     ]
+    sums = run.weights.groupby("fold")["weight"].agg(["sum", "count"])
+    assert sums.to_numpy() == pytest.approx(np.array([[1, 15]] * 2))
+    assert run.weights["weight"].round(9).nunique() == 2 * len(KINDS)  # learnt in each fold, alike within a kind
+    by_weight = pd.Series(dtype=float)
+    for job in members:
+        rows = pd.read_csv(job.files.predictions, dtype={"slide_id": str}).set_index("slide_id")
+        by_weight = by_weight.add(job.weight * rows[f"{LOGIT}0"], fill_value=0)
+    out_of_fold = run.predictions[(run.predictions["variant"] == "committee") & (run.predictions["fold"] == 0)]
+    expected = 1 / (1 + np.exp(-by_weight[out_of_fold["slide_id"]].to_numpy()))
+    assert out_of_fold["probability"].to_numpy() == pytest.approx(expected, abs=1e-6)
+    first = out_of_fold.iloc[0]
+    assert run_maps(run, first["slide_id"]).probabilities[1] == pytest.approx(first["probability"], abs=1e-9)
+    validated = validate(run.folder, phantom / "labels.csv", phantom / "features", tmp_path / "v", allow_overlap=True)
+    assert validated.weights["weight"].sum() == pytest.approx(1)
+    assert len(validated.weights) == 30
     page = write_report(run.folder, run.folder / "report.html").read_text()
     assert "Several kinds of model whose logits are averaged" in page
+    assert "graph-abmil+jigsaw, k = 24, sage" in page
 
 
 def test_the_spread_is_judged_by_the_errors_it_finds() -> None:
@@ -124,7 +148,7 @@ def test_the_study_file_of_a_run_asks_for_the_same_settings(
 ) -> None:
     """Also if all variants have the default method, and so names that are no methods."""
     method = Settings().method
-    variants = {f"k = {k}": small(method, k=k) for k in (3, 4)} | {"five": small(method, members=2)}
+    variants = {f"{epochs} epochs": small(method, epochs=epochs, members=1) for epochs in (1, 2)}
     study = replace(study_of(phantom), variants=variants)
     run, _ = ran(study, tmp_path / "run")
     (tmp_path / "again.toml").write_text(study_toml(run))

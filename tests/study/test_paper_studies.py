@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 
 from jigsawmil.cohort.recipes import RECIPES
-from jigsawmil.nn.options import SINGLE_METHODS
+from jigsawmil.nn.options import PAPER_METHODS
 from jigsawmil.study.published import published_patches
 from jigsawmil.study.study import on_standins
 from jigsawmil.study.study_file import read_study
@@ -148,7 +148,7 @@ def test_lambda_is_stated_where_there_is_a_jigsaw() -> None:
                 defaults = re.search(r"^\[defaults\]\n(.*?)\n\n", text, re.M | re.S)
                 assert "lambda = " in (own[1] if own else "") + (defaults[1] if defaults else "")
     methods = [settings.method for settings in study("table1-cancers").variants.values()]
-    assert methods == list(SINGLE_METHODS)
+    assert methods == list(PAPER_METHODS)
     jigsaws = [v for v in study("table1-cancers").variants.values() if v.method.endswith("+jigsaw")]
     assert [settings.train.lambda_.policy for settings in jigsaws] == [0.5, 0.5]
     lambdas = [settings.train.lambda_.policy for settings in study("table3-lambda").variants.values()]

@@ -14,7 +14,7 @@ from jigsawmil.errors import ConfigError, FeatureError, NotANumberError
 from jigsawmil.graph_config import GraphConfig, Raster
 from jigsawmil.nn.batch import Batch
 from jigsawmil.nn.model import Model
-from jigsawmil.nn.options import SINGLE_METHODS
+from jigsawmil.nn.options import PAPER_METHODS
 from jigsawmil.train.apply import apply_groups, apply_model, groups_of, size_note
 from jigsawmil.train.checkpoint import ModelCard
 from jigsawmil.train.ensemble import Ensemble
@@ -34,7 +34,7 @@ def bags(cohort: Cohort) -> list[Bag]:
     return [cohort.bag(i) for i in range(6)]
 
 
-@pytest.mark.parametrize("method", SINGLE_METHODS)
+@pytest.mark.parametrize("method", PAPER_METHODS)
 @pytest.mark.parametrize("precision", ["float32", "bfloat16"])
 def test_predictions_are_those_of_training(method: str, precision: str, cohort: Cohort, small) -> None:
     """The same model on the same slides, whether they come from a feed or one by one."""

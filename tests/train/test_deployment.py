@@ -28,7 +28,16 @@ from jigsawmil.train.settings import Settings
 from jigsawmil.train.train_model import train_model
 from jigsawmil.train.trained_on import TRAINED_ON, find_overlap
 
-SMALL: dict[str, Any] = {"hidden": 8, "attention_dim": 4, "grid": 3, "k": 4, "epochs": 8, "patience": 4, "lr": 2e-2}
+SMALL: dict[str, Any] = {
+    "method": "graph-abmil+jigsaw",
+    "hidden": 8,
+    "attention_dim": 4,
+    "grid": 3,
+    "k": 4,
+    "epochs": 8,
+    "patience": 4,
+    "lr": 2e-2,
+}
 MADE = make_phantom("composition", slides=24, two_slides=0.2, dim=16, patches=20, seed=3, noise=1.0)
 BAGS = list(MADE.bags)
 
@@ -114,6 +123,7 @@ def test_a_single_model_decides_at_a_half_and_claims_nothing(cohort: Cohort, tmp
 def test_a_committee_has_a_figure_too(cohort: Cohort, tmp_path: Path) -> None:
     """Each patient by the mean logit of the members that held it out."""
     few: dict[str, Any] = {**SMALL, "epochs": 2, "patience": 1}
+    del few["method"], few["k"]
     for members in (1, 3):
         train_model(cohort, tmp_path / str(members), Settings(method="committee", members=members, **few))
         _, card = load_model(tmp_path / str(members))
@@ -189,7 +199,7 @@ def test_predict_says_probability_spread_and_class_per_slide_and_patient(folder:
     assert list(table) == ["patient_id", "prediction", "probability", "logit_std"]
     logits = {}
     for bag in BAGS:
-        own = [next(apply_model(one, each, [bag])).logits[0] for one, each in zip(model, card.members, strict=True)]
+        own = [next(apply_model(one, each, [bag])).scores[0] for one, each in zip(model, card.members, strict=True)]
         logits[bag.slide_id] = own
         assert table.loc[bag.slide_id, "logit_std"] == pytest.approx(np.std(own, ddof=1), abs=1e-5)
     called = np.where(table["probability"] > card.threshold, card.classes[1], card.classes[0])

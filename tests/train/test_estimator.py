@@ -22,6 +22,7 @@ from jigsawmil.train.checkpoint import load_model, save_model
 from jigsawmil.train.estimator import SlideClassifier
 from jigsawmil.train.settings import Settings
 
+METHOD = "graph-abmil+jigsaw"
 SMALL = {"hidden": 16, "attention_dim": 8, "grid": 3, "k": 6, "epochs": 8, "patience": 0, "lr": 1e-2}
 Cohort = tuple[list[Bag], list[str], list[str]]
 
@@ -37,7 +38,7 @@ def phantom() -> Cohort:
 @pytest.fixture(scope="module")
 def fitted(phantom: Cohort) -> SlideClassifier:
     bags, labels, patients = phantom
-    return SlideClassifier(**SMALL).fit(bags[:20], labels[:20], patients[:20])
+    return SlideClassifier(METHOD, **SMALL).fit(bags[:20], labels[:20], patients[:20])
 
 
 def permuted(bag: Bag, order: np.ndarray) -> Bag:
@@ -105,7 +106,7 @@ def test_fit_returns_itself_and_the_same_seed_the_same_numbers(phantom: Cohort) 
     bags, labels, _ = phantom
 
     def fit(seed: int) -> np.ndarray:
-        classifier = SlideClassifier(**SMALL | {"epochs": 2}, seed=seed)
+        classifier = SlideClassifier(METHOD, **SMALL | {"epochs": 2}, seed=seed)
         assert classifier.fit(bags[:12], labels[:12]) is classifier
         return classifier.predict_proba(bags[12:16])
 
@@ -298,7 +299,7 @@ def test_nan_is_named_before_training(phantom: Cohort) -> None:
     bags, labels, _ = phantom
     spoilt = dataclasses.replace(bags[4], features=bags[4].features * torch.inf)
     with pytest.raises(FeatureError, match=rf"{bags[4].slide_id}: some features are NaN or Inf"):
-        SlideClassifier(**SMALL).fit([*bags[:4], spoilt, *bags[5:]], labels)
+        SlideClassifier(METHOD, **SMALL).fit([*bags[:4], spoilt, *bags[5:]], labels)
 
 
 def test_the_saved_model_is_that_of_the_program(fitted: SlideClassifier, phantom: Cohort, tmp_path: Path) -> None:

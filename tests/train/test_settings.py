@@ -10,7 +10,7 @@ from jigsawmil.config import Setting, settings_of
 from jigsawmil.errors import ConfigError
 from jigsawmil.graph import GraphConfig
 from jigsawmil.nn.model import ModelConfig
-from jigsawmil.nn.options import SINGLE_METHODS, ModelOptions
+from jigsawmil.nn.options import DEFAULT_METHOD, PAPER_METHODS, ModelOptions
 from jigsawmil.train.config import LambdaConfig, TrainConfig
 from jigsawmil.train.presets import PAPER
 from jigsawmil.train.settings import Settings
@@ -18,14 +18,20 @@ from jigsawmil.train.settings import Settings
 METHOD = "graph-abmil+jigsaw"
 
 
+def single(**own: Any) -> Settings:
+    """Of one model: the members of the default have some values of their own."""
+    return Settings(**{"method": METHOD, **own})
+
+
 def test_the_defaults_are_those_of_the_configs() -> None:
-    settings = Settings()
+    settings = single()
     assert settings.model_config(8, "multiclass", 5) == ModelConfig(
         method=METHOD, in_dim=8, task="multiclass", classes=5
     )
     assert settings.graph == GraphConfig()
     assert settings.train == TrainConfig()
     assert settings.train.lambda_ == LambdaConfig()
+    assert (Settings().method, Settings().members, single().members) == (DEFAULT_METHOD, 3, 1)
 
 
 SKIPPED = {"in_dim", "task", "classes"}  # the cohort's
@@ -57,7 +63,7 @@ def test_every_field_of_the_configs_can_be_set_and_no_other() -> None:
 def test_names_and_their_order_are_those_of_the_files_that_exist() -> None:
     """job.json, model.json and study files hold them; a new setting is added here too."""
     assert list(Settings().flat()) == ORDER.split()
-    assert list(dataclasses.asdict(Settings().model_config(8, "binary", 2)))[:5] == [
+    assert list(dataclasses.asdict(single().model_config(8, "binary", 2)))[:5] == [
         *("method", "in_dim", "task", "classes", "conv")
     ]
 
@@ -88,7 +94,7 @@ def test_what_is_set_arrives_in_its_config_and_nowhere_else(setting: Setting) ->
 
     value = other(setting)
     assert value != setting.default
-    before, after = (leaves(dataclasses.asdict(s)) for s in (Settings(), Settings(**{setting.name: value})))
+    before, after = (leaves(dataclasses.asdict(s)) for s in (single(), single(**{setting.name: value})))
     (changed,) = [key for key in after if after[key] != before[key]]
     assert after[changed] == value
     renamed = {"graph": "kind", "lambda_": "policy"}.get(setting.name, setting.name.removeprefix("lambda_"))
@@ -110,7 +116,7 @@ def test_a_number_for_lambda_is_a_fixed_one() -> None:
     assert Settings(lambda_=0.25).train.lambda_ == LambdaConfig(policy=0.25)
 
 
-@pytest.mark.parametrize("method", SINGLE_METHODS)
+@pytest.mark.parametrize("method", PAPER_METHODS)
 def test_a_graph_is_needed_where_the_method_has_one(method: str) -> None:
     assert Settings(method=method).needs_graph == ("graph" in method)
 
@@ -152,14 +158,14 @@ def test_a_value_of_another_kind_is_refused(name: str, value: object, expected: 
 )  # fmt: skip
 def test_what_is_impossible_is_refused_before_anything_runs(name: str, value: object, told: str) -> None:
     with pytest.raises(ConfigError, match=told):
-        Settings(**{name: value})
+        single(**{name: value})
 
 
 def test_whole_numbers_are_numbers() -> None:
     assert Settings(lr=1, sigma=2, lambda_=1).train.lambda_.rule().rule(5.0, 5.0) == 1.0
 
 
-NO_PRESETS_BUSINESS = {"method", "loss", "options", "level", "device"}  # what is trained, and where
+NO_PRESETS_BUSINESS = {"loss", "options", "level", "device"}  # what is trained, and where
 NO_PRESETS_BUSINESS |= {"radius", "validation", "margin"}  # no effect
 
 
@@ -193,7 +199,7 @@ def test_settings_that_are_given_override_the_preset() -> None:
 
 def test_settings_know_their_preset() -> None:
     assert Settings(method="abmil", device="cpu").nearest_preset == ("default", {})
-    assert Settings(k=8).nearest_preset == ("default", {"k": 8})
+    assert single(k=8).nearest_preset == ("default", {"k": 8})
     assert Settings.preset("paper", method="abmil", lambda_=0.5).nearest_preset == ("paper", {"lambda_": 0.5})
 
 

@@ -15,8 +15,9 @@ from rich.markup import escape
 from ..config import one_of
 from ..errors import ConfigError
 from ..files import writing_to
-from ..nn.options import DEFAULT_METHOD, METHODS, check_method
+from ..nn.options import DEFAULT_METHOD, METHODS, PAPER_METHOD, check_method
 from ..train.config import TrainConfig
+from ..train.presets import preset_method
 from .app import app
 from .arguments import (
     Attribution,
@@ -54,13 +55,20 @@ def train(
     options: MethodOptions,
     chosen: ChooseOptions,
     out: Out,
-    method: Annotated[str, typer.Option(help=f"One of {one_of(METHODS)}; or package.module:factory.")] = DEFAULT_METHOD,
+    method: Annotated[
+        str | None,
+        typer.Option(
+            help=f"One of {one_of(METHODS)}; or package.module:factory.",
+            show_default=f"{DEFAULT_METHOD}; with --preset paper {PAPER_METHOD}",
+        ),
+    ] = None,
     seed: Seed = 0,
     memory_gb: Memory = 4.0,
     devices: Annotated[int, typer.Option(min=1, help="GPUs (or CPU processes) that share every batch.")] = 1,
     quiet: Quiet = False,
 ) -> None:
-    """Train one model on all slides of a cohort, to apply to new ones. Interrupted, it goes on when run again.
+    """Train a model, or an ensemble, on all slides of a cohort, to apply to new ones. Resumes if rerun after an
+    interruption.
 
     Example: `jigsawmil train --labels labels.csv --features features --method graph-abmil+jigsaw --out model`;
     `--choose k=8,24,50` chooses a setting first, by cross-validation
@@ -74,6 +82,7 @@ def train(
     from .show import show_cohort
 
     screen = console()
+    method = preset_method(options.preset) if method is None else method
     check_method(method, "--method")
     settings, source, choice = options.settings(method), target.source(table), chosen.choice()
     refuse_model(out)

@@ -11,8 +11,9 @@ import typer
 
 from ..errors import ConfigError
 from ..files import writing_to
-from ..nn.options import METHODS, SINGLE_METHODS, check_method
+from ..nn.options import DEFAULT_METHOD, METHODS, PAPER_METHOD, PAPER_METHODS, check_method
 from ..synthetic.phantom_options import phantom_spec
+from ..train.presets import preset_method
 from ..train.settings import Settings
 from .app import app
 from .arguments import Jobs, Memory, Out, Quiet, RunOut, Seed, TableOptions
@@ -25,9 +26,13 @@ if TYPE_CHECKING:
     from ..study.study import Study
 
 
+COMPARED = ("abmil", DEFAULT_METHOD)  # unless methods are named: what needs no positions, and what we recommend
+DEMO = ("abmil", PAPER_METHOD, DEFAULT_METHOD)
+
+
 @app.command()
 def demo(out: Out = Path("demo"), jobs: Jobs = 2, quiet: Quiet = False) -> None:
-    """A cohort whose label is where patches lie, five methods, three folds, a report: three minutes.
+    """A cohort whose label is where patches lie, three methods, three folds, a report: three minutes.
 
     Example: `jigsawmil demo --out demo`
     """
@@ -51,7 +56,7 @@ def demo(out: Out = Path("demo"), jobs: Jobs = 2, quiet: Quiet = False) -> None:
     )
     study = Study(
         cohorts={"arrangement": cohort_spec({"labels": cohort / "labels.csv", "features": cohort / "features"})},
-        variants={name: Settings.from_flat({"method": name, "epochs": 12, "patience": 4}) for name in SINGLE_METHODS},
+        variants={name: Settings.from_flat({"method": name, "epochs": 12, "patience": 4}) for name in DEMO},
         attention=True,
     )
     show_study(study, out / "run", WhereOptions(jobs), quiet)
@@ -68,13 +73,13 @@ def compare(
     where: WhereOptions,
     out: RunOut,
     methods: Annotated[
-        str,
+        str | None,
         typer.Option(
             help=f"Of {', '.join(METHODS)}, or models from elsewhere (package.module:factory, torchmil:ABMIL); comma "
             "separated.",
-            show_default="the five of the paper",
+            show_default=f"{','.join(COMPARED)}; with --preset paper its five",
         ),
-    ] = ",".join(SINGLE_METHODS),
+    ] = None,
     folds: Annotated[int, typer.Option(help="Folds of the cross-validation.")] = 3,
     seed: Seed = 0,
     seeds: Annotated[int, typer.Option(min=1, help="Repetitions: SEED, SEED + 1, ..., each with its own folds.")] = 1,
@@ -100,6 +105,8 @@ def compare(
     from ..study.study import Study, with_choices
     from .show import show_study
 
+    if methods is None:
+        methods = ",".join(COMPARED if preset_method(method.preset) == DEFAULT_METHOD else PAPER_METHODS)
     names = dict.fromkeys(name.strip() for name in methods.split(",") if name.strip())
     for name in names or [methods]:
         check_method(name, "--methods")

@@ -19,7 +19,7 @@ from ..tasks import get_task
 from ..train.apply import Item, apply_groups, apply_model
 from ..train.checkpoint import ModelCard
 from ..train.devices import autocast
-from ..train.ensemble import Ensemble
+from ..train.ensemble import Ensemble, Weights, average
 from ..train.infer import Seen
 from .attribution import attribute
 from .values import attends
@@ -206,11 +206,12 @@ def explain_patient(
 def seen_maps(
     model: Model | Ensemble, card: ModelCard, seen: Seen, *, neighbours: bool = True, attribution: bool = False
 ) -> list[PatchMaps]:
-    """Maps of each slide that the model saw as one bag; those of an ensemble are the means of its members' maps."""
+    """Maps of each slide that the model saw as one bag; those of an ensemble are the averages of its members' maps."""
     if isinstance(model, Ensemble):
         members = zip(model, card.members, seen.members, strict=True)
         found = [seen_maps(*member, neighbours=neighbours, attribution=attribution) for member in members]
-        return [replace(_mean_maps(own, seen), threshold=card.threshold) for own in zip(*found, strict=True)]
+        together = [_mean_maps(own, seen, model.weights) for own in zip(*found, strict=True)]
+        return [replace(maps, threshold=card.threshold) for maps in together]
     batch, output = seen.batch, seen.output
     with torch.inference_mode():
         share, bias = model.contributions(batch, output)
@@ -246,39 +247,40 @@ def seen_maps(
         ]
 
 
-def _mean_maps(members: Sequence[PatchMaps], seen: Seen) -> PatchMaps:
-    """Of one slide. Contributions and their bias add up to the mean logits, as each member's do to its own; so do
-    attributions."""
+def _mean_maps(members: Sequence[PatchMaps], seen: Seen, weights: Weights | None) -> PatchMaps:
+    """Of one slide. Contributions and their bias add up to the average logits, as each member's do to its own; so do
+    attributions. Only some members have a jigsaw: theirs count the same."""
     evidence = [maps.evidence for maps in members]
     jigsaw = [maps.jigsaw for maps in members if maps.jigsaw is not None]
     whole = all(own is not None for own in evidence)
     return replace(
         members[0],
-        attention=np.mean([maps.attention for maps in members], axis=0),
-        evidence=_mean(evidence),
-        bias=np.mean([maps.bias if whole else maps.logits for maps in members], axis=0),
-        logits=np.mean([maps.logits for maps in members], axis=0),
+        attention=average(np.stack([maps.attention for maps in members]), weights),
+        evidence=_mean(evidence, weights),
+        bias=average(np.stack([maps.bias if whole else maps.logits for maps in members]), weights),
+        logits=average(np.stack([maps.logits for maps in members]), weights),
         probabilities=seen.probabilities,
         jigsaw=np.mean(jigsaw, axis=0) if jigsaw else None,
-        edges=_mean_edges([maps.edges for maps in members]),
-        attribution=_mean([maps.attribution for maps in members]),
-        reference=_mean([maps.reference for maps in members]),
-        gap=_mean([maps.gap for maps in members]),
+        edges=_mean_edges([maps.edges for maps in members], weights),
+        attribution=_mean([maps.attribution for maps in members], weights),
+        reference=_mean([maps.reference for maps in members], weights),
+        gap=_mean([maps.gap for maps in members], weights),
     )
 
 
-def _mean(members: Sequence[Floats | None]) -> Floats | None:
+def _mean(members: Sequence[Floats | None], weights: Weights | None) -> Floats | None:
     """None if a member has none."""
     known = [own for own in members if own is not None]
-    return np.mean(np.stack(known), axis=0) if len(known) == len(members) else None
+    return average(np.stack(known), weights) if len(known) == len(members) else None
 
 
-def _mean_edges(members: Sequence[EdgeAttention | None]) -> EdgeAttention | None:
+def _mean_edges(members: Sequence[EdgeAttention | None], weights: Weights | None) -> EdgeAttention | None:
     """None where members attend along different graphs, or do not attend."""
     known = [edges for edges in members if edges is not None]
     if len(known) < len(members) or any(not np.array_equal(known[0].indices, own.indices) for own in known):
         return None
-    return replace(known[0], weight=np.mean([edges.weight for edges in known], axis=0))
+    weight = average(np.stack([edges.weight for edges in known]), weights)
+    return replace(known[0], weight=weight.astype(np.float32))
 
 
 def expected_place(logits: Tensor, coords: Tensor, raster: Raster) -> Floats:

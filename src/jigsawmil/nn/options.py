@@ -152,15 +152,23 @@ METHODS = _Methods(
         "graph-mil": Method(graph=True, pooling="mean", jigsaw=False, colour="#009E73"),
         "graph-abmil": Method(graph=True, pooling="attention", jigsaw=False, colour="#E69F00"),
         "graph-abmil+jigsaw": Method(graph=True, pooling="attention", jigsaw=True, colour="#D55E00"),
-        "committee": Method(graph=True, pooling="attention", jigsaw=True, colour="#882255", members=COMMITTEE),
+        "committee": Method(
+            graph=True,
+            pooling="attention",
+            jigsaw=True,
+            colour="#882255",
+            members=COMMITTEE,
+            settings={"members": 3},  # each kind holds out every training patient once
+        ),
         "mean-lr": Method(graph=False, pooling="mean", jigsaw=False, colour="#999933", regression=True),
         "max-lr": Method(graph=False, pooling="max", jigsaw=False, colour="#DDCC77", regression=True),
         "abmil-gated": Method(graph=False, pooling="attention", jigsaw=False, colour="#332288", settings=GATED),
     }
 )
 BASELINES = ("mean-lr", "max-lr", "abmil-gated")
-SINGLE_METHODS = tuple(name for name, method in METHODS.items() if not method.members and name not in BASELINES)
-DEFAULT_METHOD = "graph-abmil+jigsaw"
+PAPER_METHODS = tuple(name for name, method in METHODS.items() if not method.members and name not in BASELINES)
+PAPER_METHOD = "graph-abmil+jigsaw"  # what the paper proposes
+DEFAULT_METHOD = "committee"
 JIGSAW_HEADS = ("linear", "mlp")
 IMPOSTERS = ("all", "centre", "neighbours")
 

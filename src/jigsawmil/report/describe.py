@@ -96,6 +96,14 @@ def known_settings(settings: Mapping[str, Any]) -> Settings:
     return Settings(**{name: value for name, value in settings.items() if name in names})
 
 
+def kind_words(settings: Mapping[str, Any]) -> str:
+    """A kind of model in a committee: what its members have that other kinds may not."""
+    own = known_settings(settings)
+    graph = [f"k = {own.graph.k}", own.model.conv] if own.needs_graph else []
+    kinds = [f"kinds = {own.model.kinds}"] if own.needs_graph and own.model.kinds else []
+    return ", ".join([own.method, *graph, *kinds])
+
+
 def known_choice(values: Mapping[str, Any]) -> Choice:
     """What a variant chose from, as study.json has it."""
     return Choice(**{field.name: values[field.name] for field in fields(Choice) if field.name in values})

@@ -11,7 +11,8 @@ from ..maps.values import attends
 from ..statistics.metrics import Floats
 from ..study.attention import read_attention
 from ..study.predictions import Pooled
-from ..study.run import Run, RunJob
+from ..study.run import Run, RunJob, weights_of
+from ..train.ensemble import average
 from .html import Html, join, picture, tag
 
 SHOWN = 4  # slides of each kind
@@ -52,13 +53,13 @@ def attention_of(run: Run, cohort: str, variant: str, case: str) -> tuple[str, F
 
 
 def kept_attention(jobs: Sequence[RunJob], names: Sequence[str]) -> tuple[str, Floats, Floats] | None:
-    """Slide, coords and attention of the first of these slides that a job kept, the mean over the members of an
+    """Slide, coords and attention of the first of these slides that a job kept, the average over the members of an
     ensemble; None if one kept none of them."""
     kept = [found for job in jobs if (found := read_attention(job.files.attention, names)) is not None]
     if len(kept) < len(jobs):
         return None
     slide, coords, first = kept[0]
-    return slide, coords, first if len(kept) == 1 else np.mean([own for _, _, own in kept], axis=0)
+    return slide, coords, first if len(kept) == 1 else average(np.stack([own for _, _, own in kept]), weights_of(jobs))
 
 
 def _card(run: Run, cohort: str, variant: str, one: Pooled, row: int, classes: Sequence[str]) -> Html:

@@ -16,6 +16,7 @@ from ..tasks import FIGURES
 from .attention import attention_caption, attention_rows
 from .choices import choice_lines, choice_table, choices_of
 from .control import blind_variants, control_lines, control_table
+from .describe import kind_words
 from .examples import SHOWN, example_cards, has_attention
 from .headline import behind
 from .html import Html, figures, join, listed, paragraphs, picture, table, tag
@@ -31,6 +32,7 @@ from .validation import validation_section
 
 CALIBRATED = ("brier", "ece", "calibration_slope", "calibration_intercept")
 CALIBRATION = tuple(FIGURES[name].replace("\n", " ") for name in CALIBRATED)  # a table of their own
+MEMBER = ("variant", "seed", "fold", "member")
 A_FIGURE = 9  # panels, so that a figure fits a page
 Section = tuple[str, Html]  # title, content
 TWO_TESTS = (
@@ -221,7 +223,24 @@ def members_section(part: CohortPart) -> Html:
         ]
         for own in found
     ]  # fmt: skip
-    return join([tag("p", words), table(head, rows)], "\n")
+    return join([tag("p", words), table(head, rows), weights_table(part)], "\n")
+
+
+def weights_table(part: CohortPart) -> Html:
+    """How much each kind of model in a committee counts; empty if all members count the same."""
+    weights = part.rows(part.run.weights)
+    if weights.empty:
+        return Html()
+    kinds = {(job.variant, job.seed, job.fold, job.member): kind_words(job.settings) for job in part.run.jobs}
+    keys = zip(*(weights[name] for name in MEMBER), strict=True)
+    kind = [kinds.get(key, "a member whose job is gone") for key in keys]
+    shares = weights.assign(kind=kind).groupby(["variant", "kind", "seed", "fold"], sort=False)["weight"].sum()
+    rows = [
+        [join([part.marks[variant], variant]), kind, number(own.mean()), number(own.min()), number(own.max())]
+        for (variant, kind), own in shares.groupby(level=["variant", "kind"], sort=False)
+    ]
+    words = "Weights of the kinds of model, learnt in each fold from training patients that their members held out:"
+    return join([tag("p", words), table(["variant", "kind", "mean", "least", "largest"], rows)], "\n")
 
 
 def control_section(part: CohortPart) -> Html:

@@ -10,8 +10,8 @@ from ..config import choose
 from ..maps.patch_maps import PatchMaps, explain_patient
 from ..nn.model import Model
 from ..train.checkpoint import ModelCard, load_members
-from ..train.ensemble import Ensemble
-from .run import Run, RunJob
+from ..train.ensemble import Ensemble, Weights
+from .run import Run, RunJob, weights_of
 
 
 class Case(NamedTuple):
@@ -98,10 +98,10 @@ def _groups(run: Run, cohort: str, level: str) -> list[tuple[str, tuple[str, ...
 
 def case_model(case: Case) -> tuple[Model | Ensemble, ModelCard]:
     """The model, or the ensemble, that predicted a case out of fold."""
-    return _models(tuple(job.folder for job in case.jobs))
+    return _models(tuple(job.folder for job in case.jobs), weights_of(case.jobs))
 
 
 @lru_cache(maxsize=8)
-def _models(folders: tuple[Path, ...]) -> tuple[Model | Ensemble, ModelCard]:
+def _models(folders: tuple[Path, ...], weights: Weights | None) -> tuple[Model | Ensemble, ModelCard]:
     """Kept, for the slides of a fold share one; a finished job's folder does not change."""
-    return load_members(folders)
+    return load_members(folders, weights)

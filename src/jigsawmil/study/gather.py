@@ -13,8 +13,10 @@ from ..cohort.splits import Fold, describe_splits
 from ..errors import StudyError
 from ..files import unguarded, write_csv
 from ..tasks import get_task
-from ..train.ensemble import SPREAD, combine
+from ..train.ensemble import SPREAD, Weights, combine
+from ..train.feed import cohort_groups
 from ..train.origin import origin
+from ..train.weights import learn_weights
 from .compare import compare_methods, summarise
 from .control import shuffle_control
 from .job import LOGIT, Job
@@ -137,13 +139,16 @@ def write_slides(run: RunFolder, cohorts: Mapping[str, Cohort]) -> None:
 
 def _write_tables(run: RunFolder, jobs: Sequence[Job], cohorts: Mapping[str, Cohort]) -> pd.DataFrame:
     """Predictions, and summary and comparisons of the variants that are whole; the predictions are returned."""
-    found: dict[str, list[pd.DataFrame]] = {"predictions": [], "summary": [], "comparisons": []}
+    found: dict[str, list[pd.DataFrame]] = {"predictions": [], "summary": [], "comparisons": [], "weights": []}
     for name, cohort in cohorts.items():
         groups = _ensembles([job for job in jobs if job.cohort == name])
         groups = [group for group in groups if all(job.done for job in group)]
         if not groups:
             continue
-        table = pd.concat([_predictions(group, cohort) for group in groups], ignore_index=True)
+        weights = [_weights(group, cohort) for group in groups]
+        found["weights"] += [_weight_rows(*both) for both in zip(groups, weights, strict=True)]
+        each = [_predictions(group, cohort, own) for group, own in zip(groups, weights, strict=True)]
+        table = pd.concat(each, ignore_index=True)
         found["predictions"].append(table.assign(cohort=name))
         complete = table[table["variant"].isin(whole(jobs, name))]
         if len(complete):
@@ -153,6 +158,7 @@ def _write_tables(run: RunFolder, jobs: Sequence[Job], cohorts: Mapping[str, Coh
             if groups[0][0].settings.level == "patient":  # one row per patient already: none has several
                 pairs["level"] = "patient"
             found["comparisons"].append(pairs)
+    found["weights"] = [table for table in found["weights"] if len(table)]
     tables = {name: pd.concat(parts, ignore_index=True) if parts else pd.DataFrame() for name, parts in found.items()}
     for name, table in tables.items():
         write_csv(table, run.table(name))
@@ -182,13 +188,37 @@ def _ensembles(jobs: Sequence[Job]) -> list[list[Job]]:
     return list(groups.values())
 
 
-def _predictions(jobs: Sequence[Job], cohort: Cohort) -> pd.DataFrame:
-    """Of a single model, or of an ensemble: then what the mean scores predict, and how far members disagree."""
-    table, *others = (_read_predictions(job, cohort) for job in jobs)
+def _weights(jobs: Sequence[Job], cohort: Cohort) -> Weights | None:
+    """Of the members of an ensemble, learnt from the training patients that each held out; see `learn_weights`."""
+    if len(jobs) == 1 or not all(job.files.held_out.is_file() for job in jobs):  # as in runs of older versions
+        return None
+    held_out = []
+    for job in jobs:
+        table = _read_scores(job, job.files.held_out, job.split.val, cohort)
+        scores = table[[column for column in table if column.startswith(LOGIT)]].to_numpy(dtype=float)
+        held_out.append(dict(zip(table["slide_id"], scores, strict=True)))
+    known = set().union(*held_out)
+    groups = cohort_groups(cohort, jobs[0].settings.level)
+    truth = {name: cohort.labels[rows[0]] for name, rows in groups if name in known}
+    task = get_task(cohort.task).of(cohort.classes)
+    return learn_weights([job.settings for job in jobs], held_out, truth, task, len(cohort.classes))
+
+
+def _weight_rows(jobs: Sequence[Job], weights: Weights | None) -> pd.DataFrame:
+    rows = [
+        {"cohort": job.cohort, "variant": job.variant, "seed": job.seed, "fold": job.fold, "member": job.member}
+        for job in jobs
+    ]
+    return pd.DataFrame() if weights is None else pd.DataFrame(rows).assign(weight=weights)
+
+
+def _predictions(jobs: Sequence[Job], cohort: Cohort, weights: Weights | None) -> pd.DataFrame:
+    """Of a single model, or of an ensemble: then what the average scores predict, and how far members disagree."""
+    table, *others = (_read_scores(job, job.files.predictions, job.split.test, cohort) for job in jobs)
     logits = [column for column in table if column.startswith(LOGIT)]
     if logits:
         stacked = np.stack([other[logits].to_numpy(dtype=float) for other in (table, *others)])
-        found = combine(stacked, cohort.task, len(cohort.classes))
+        found = combine(stacked, cohort.task, len(cohort.classes), weights)
         task = get_task(cohort.task).of(cohort.classes)
         rows = [task.row(p, cohort.classes) for p in found.probabilities]
         table = table.drop(columns=logits).assign(**pd.DataFrame(rows, index=table.index))
@@ -200,26 +230,28 @@ def _predictions(jobs: Sequence[Job], cohort: Cohort) -> pd.DataFrame:
     return table
 
 
-def _read_predictions(job: Job, cohort: Cohort) -> pd.DataFrame:
+def _read_scores(job: Job, path: Path, slides: Sequence[str], cohort: Cohort) -> pd.DataFrame:
+    """A table of what a job says of some slides, or of their patients."""
     try:  # all as text: ids may look like a number or like NA, and pandas may round numbers in their last digit
-        table = pd.read_csv(job.files.predictions, dtype=str, keep_default_na=False).map(unguarded)
+        table = pd.read_csv(path, dtype=str, keep_default_na=False).map(unguarded)
         numbers = get_task(cohort.task).columns(cohort.classes)
         for column in table:
             if column in numbers or column.startswith(LOGIT):
                 table[column] = table[column].map(float)
                 if not np.isfinite(table[column]).all():
                     raise ValueError(f"column {column} holds NaN or infinity")
-        _check_rows(table, job, cohort)
+        _check_rows(table, job, slides, cohort)
     except (OSError, ValueError) as error:
-        name = job.files.predictions.name
-        raise StudyError(f"{job.folder}: {name} is damaged ({error}). Remove that folder and run again.") from error
+        raise StudyError(
+            f"{job.folder}: {path.name} is damaged ({error}). Remove that folder and run again."
+        ) from error
     return table
 
 
-def _check_rows(table: pd.DataFrame, job: Job, cohort: Cohort) -> None:
-    """Every test slide (or patient) has one row; a ValueError names those that have none, or no place there."""
-    rows = cohort.rows_of(job.split.test)
-    cases = cohort.patients[rows] if job.settings.level == "patient" else np.asarray(job.split.test)
+def _check_rows(table: pd.DataFrame, job: Job, slides: Sequence[str], cohort: Cohort) -> None:
+    """Every slide (or patient) has one row; a ValueError names those that have none, or no place there."""
+    rows = cohort.rows_of(slides)
+    cases = cohort.patients[rows] if job.settings.level == "patient" else np.asarray(slides)
     found, expected = list(table["slide_id"]), set(map(str, cases))
     if wrong := sorted(expected ^ set(found)):
         raise ValueError(

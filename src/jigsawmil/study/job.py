@@ -155,6 +155,9 @@ def run_job(job: Job, on_epoch: Callable[[Epoch], None] | None = None, worker: W
         with new_folder(job.folder) as folder:
             files = JobFolder(folder)
             table.to_csv(files.predictions, index=False)
+            if job.member is not None and job.split.val:
+                held = feed.bags_of(job.split.val)
+                predict_table(model, feed, held, job.settings, scores=True).table.to_csv(files.held_out, index=False)
             trace = pd.DataFrame([asdict(epoch) for epoch in progress.epochs])
             trace.assign(kept=trace["epoch"] == progress.best).to_csv(files.trace, index=False)
             if job.inner is None:

@@ -1,7 +1,8 @@
 """A run read back from its folder: what was run, what came out, and which model may speak about which slide."""
 
 import re
-from collections.abc import Mapping
+from collections import Counter
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 from pathlib import Path
@@ -19,6 +20,7 @@ from ..config import choose
 from ..errors import FeatureError, StudyError
 from ..files import unguarded
 from ..tasks import Task, get_task
+from ..train.ensemble import Weights
 from .predictions import training_rows
 from .records import JobRecord, StudyRecord
 from .run_folder import PATIENT_TABLES, TABLES, JobFolder, RunFolder
@@ -28,7 +30,7 @@ TEXT = (
     *("variant", "variant_a", "variant_b", "candidate", "design"),
 )
 WHOLE = (
-    *("seed", "fold", "patches", "folds", "seeds", "slides", "patients", "undefined_folds", "resamples"),
+    *("seed", "fold", "member", "patches", "folds", "seeds", "slides", "patients", "undefined_folds", "resamples"),
     *("default", "chosen"),
 )
 RENAMED = {"method": "variant", "method_a": "variant_a", "method_b": "variant_b"}  # columns of older versions
@@ -40,6 +42,7 @@ class RunJob(JobRecord):
 
     cohort: str
     folder: Path
+    weight: float | None = None  # of a member of an ensemble; None: all count the same
 
     @property
     def settings(self) -> Mapping[str, Any]:
@@ -55,8 +58,8 @@ class RunJob(JobRecord):
 class Run:
     """What a study left. Tables have a column `cohort`; predictions are out of fold, `slide_id` being the patient if
     patients were pooled. jobs: the finished ones, without those of the control and those that choose. choices: what
-    each fold chose, and from what. control: predictions with places shuffled; control_tests: what that changed, per
-    variant."""
+    each fold chose, and from what. weights: of the members of committees, as they were learnt. control: predictions
+    with places shuffled; control_tests: what that changed, per variant."""
 
     folder: Path
     record: StudyRecord = field(repr=False)
@@ -65,6 +68,7 @@ class Run:
     summary: pd.DataFrame = field(repr=False)
     comparisons: pd.DataFrame = field(repr=False)
     choices: pd.DataFrame = field(repr=False)
+    weights: pd.DataFrame = field(repr=False)
     control: pd.DataFrame = field(repr=False)
     control_tests: pd.DataFrame = field(repr=False)
     left_out: pd.DataFrame = field(repr=False)
@@ -244,7 +248,7 @@ def open_run(path: str | Path) -> Run:
         raise StudyError(
             f"{path}: a table of the run is damaged ({error}). Run the study again: finished jobs are kept."
         ) from error
-    run = Run(folder=path, record=record, jobs=jobs, **tables)
+    run = Run(folder=path, record=record, jobs=_weighed(jobs, tables["weights"]), **tables)
     _refuse_paths(run)
     return run
 
@@ -265,6 +269,23 @@ def _refuse_paths(run: Run) -> None:
 
 def _read_job(folder: JobFolder) -> RunJob:
     return RunJob(cohort=folder.path.parents[1].name, folder=folder.path, **vars(JobRecord.read(folder.record)))
+
+
+def _weighed(jobs: Sequence[RunJob], weights: pd.DataFrame) -> tuple[RunJob, ...]:
+    """Each member with its weight in its ensemble, if weights were learnt."""
+    columns = ["cohort", "variant", "seed", "fold", "member"]
+    known = {} if weights.empty else weights.set_index(columns)["weight"].to_dict()
+    keys = [(job.cohort, job.variant, job.seed, job.fold, job.member) for job in jobs]
+    return tuple(replace(job, weight=known.get(key)) for job, key in zip(jobs, keys, strict=True))
+
+
+def weights_of(jobs: Sequence[RunJob]) -> Weights | None:
+    """Of the members of an ensemble; over several ensembles at once, each of which counts the same."""
+    if all(job.weight is None for job in jobs):
+        return None
+    size = Counter((job.seed, job.fold) for job in jobs)
+    own = [1 / size[job.seed, job.fold] if job.weight is None else job.weight for job in jobs]
+    return tuple(weight / sum(own) for weight in own)
 
 
 def _table(path: Path, cohort: str) -> pd.DataFrame:

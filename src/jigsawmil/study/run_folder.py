@@ -2,8 +2,10 @@
 
 Nothing else spells the name of a file of a run: `RunFolder` and `JobFolder` know them all.
 
-    study.json  predictions.csv  summary.csv  comparisons.csv  choices.csv  slides.csv  left_out.csv  folds*.json
-    jobs/COHORT/VARIANT/seedN-foldN[-memberN]/    job.json, predictions.csv, trace.csv, the model, attention.safetensors
+    study.json  predictions.csv  summary.csv  comparisons.csv  choices.csv  weights.csv  slides.csv  left_out.csv
+    folds*.json
+    jobs/COHORT/VARIANT/seedN-foldN[-memberN]/    job.json, predictions.csv, trace.csv, the model,
+        attention.safetensors if it was asked for, held_out.csv of a member of an ensemble
     choose/COHORT/VARIANT/seedN-foldN/CANDIDATE/repeatN-innerN/    inner jobs: job.json, predictions.csv, trace.csv
     control/    jobs/ and tables with the places of patches shuffled, and control.csv
     patient_predictions.csv  patient_summary.csv    of a validation, which has one fold that no job was trained on
@@ -20,7 +22,7 @@ from ..files import alone_in
 from ..train.checkpoint import CARD, WEIGHTS
 from ..train.decision import Inner
 
-TABLES = ("predictions", "summary", "comparisons", "choices", "slides", "left_out")
+TABLES = ("predictions", "summary", "comparisons", "choices", "weights", "slides", "left_out")
 PATIENT_TABLES = ("patient_predictions", "patient_summary")  # of a validation, by the mean logit of a patient's slides
 
 
@@ -38,6 +40,11 @@ class JobFolder:
     @property
     def predictions(self) -> Path:
         return self.path / "predictions.csv"
+
+    @property
+    def held_out(self) -> Path:
+        """What a member of an ensemble says of the patients it stopped by, from which weights are learnt."""
+        return self.path / "held_out.csv"
 
     @property
     def trace(self) -> Path:

@@ -37,7 +37,7 @@ from .gather import cohort_record, write_slides
 from .job import LOGIT
 from .predictions import pool
 from .records import JobRecord, StudyRecord, ValidationRecord
-from .run import Run, is_run, open_run
+from .run import Run, is_run, open_run, weights_of
 from .run_folder import JobFolder, RunFolder
 from .slide_maps import the_cohort
 from .study import CohortSpec
@@ -101,7 +101,7 @@ def _of_run(run: Run, variant: str | None, cohort: str | None) -> Subject:
     if rows.empty:
         raise StudyError(f"{run.folder}: {variant} lacks some folds on {name}. Run the study to its end first.")
     jobs = [job for job in run.jobs if (job.cohort, job.variant) == (name, variant)]
-    model, card = load_members([job.folder for job in jobs])
+    model, card = load_members([job.folder for job in jobs], weights_of(jobs))
     table = run.predictions
     table = table[(table["cohort"] == name) & (table["variant"] == variant)].dropna(axis="columns", how="all")
     one = pool(table, run.classes[name], run.task(name))[variant]
@@ -303,6 +303,9 @@ def _write_tables(run: RunFolder, members: _Members, cohort: Cohort) -> None:
         figures[own] = by_patient[own]  # of mean scores, as `predict` has them
         write_csv(patients.assign(cohort=EXTERNAL), run.table("patient_predictions"))
         write_csv(by_patient, run.table("patient_summary"))
+    if (weights := members.subject.card.member_weights) is not None:
+        rows = pd.DataFrame({**first, "cohort": EXTERNAL, "member": range(len(weights)), "weight": weights})
+        write_csv(rows, run.table("weights"))
     write_csv(predictions.assign(cohort=EXTERNAL), run.table("predictions"))
     write_csv(figures, run.table("summary"))
     write_csv(pd.DataFrame(columns=[*comparison_columns(task.measure), "cohort"]), run.table("comparisons"))

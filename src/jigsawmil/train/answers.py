@@ -40,7 +40,7 @@ class Answers:
             groups.setdefault(patient_of[name], []).append(index)
         scores = self.scores
         mean = np.stack([scores[:, rows].mean(axis=1) for rows in groups.values()], axis=1)
-        found = combine(mean, self.card.model.task, self.card.model.classes)
+        found = combine(mean, self.card.model.task, self.card.model.classes, self.card.member_weights)
         spread: Sequence[float | None] = list(found.spread) if len(scores) > 1 else [None] * len(groups)
         return list(groups), [self._row(p, own) for p, own in zip(found.probabilities, spread, strict=True)]
 

@@ -19,12 +19,17 @@ from ..graph import GraphConfig
 from ..nn.factories import check_trusted
 from ..nn.model import METHODS, Model, ModelConfig, make_model
 from .config import PRECISIONS
-from .ensemble import Ensemble
+from .ensemble import Ensemble, Weights
 from .trained_on import TRAINED_ON, TrainedSlide, read_trained_on, write_trained_on
 
 WEIGHTS, CARD = "model.safetensors", "model.json"
 SINGLE, ENSEMBLE = 1, 2  # formats of the card
-OF_ENSEMBLE = ("training", "threshold", "performance")  # what the card of an ensemble says of all members together
+OF_ENSEMBLE = (
+    "training",
+    "threshold",
+    "performance",
+    "member_weights",
+)  # what the card of an ensemble says of all members together
 # what comes of reading a file that is damaged or somebody else's
 FOREIGN = (ValueError, KeyError, TypeError, AttributeError, SafetensorError, RuntimeError, OSError)
 
@@ -47,6 +52,7 @@ class ModelCard:
     performance: dict[str, Any] | None = None  # out of fold, see `out_of_fold`
     trained_on: tuple[TrainedSlide, ...] = ()  # in a file of its own; none if it is not known
     members: "tuple[ModelCard, ...]" = ()  # of an ensemble; the rest of the card is then that of the first
+    member_weights: Weights | None = None  # of an ensemble; None: all count the same
 
     @property
     def title(self) -> str:
@@ -60,13 +66,16 @@ class ModelCard:
         return str((self.training or {}).get("settings", {}).get("precision", "float32"))
 
 
-def ensemble_of(members: Sequence[tuple[Model, ModelCard]]) -> tuple[Model | Ensemble, ModelCard]:
-    """Models that answer together; a single one stays what it is."""
+def ensemble_of(
+    members: Sequence[tuple[Model, ModelCard]], weights: Weights | None = None
+) -> tuple[Model | Ensemble, ModelCard]:
+    """Models that answer together; a single one stays what it is. weights: of the members; None: all count the same."""
     models, cards = zip(*members, strict=True)
     if len(models) == 1:
         return models[0], cards[0]
     seen = tuple(dict.fromkeys(slide for card in cards for slide in card.trained_on))
-    return Ensemble(models), replace(cards[0], members=cards, trained_on=seen if all_known(cards) else ())
+    card = replace(cards[0], members=cards, member_weights=weights, trained_on=seen if all_known(cards) else ())
+    return Ensemble(models, weights), card
 
 
 def all_known(cards: Sequence[ModelCard]) -> bool:
@@ -94,7 +103,8 @@ def save_model(folder: str | Path, model: Model | Ensemble, card: ModelCard) -> 
         save_file(weights, temporary)
     if card.trained_on:
         write_trained_on(card.trained_on, folder / TRAINED_ON)
-    values = {name: value for name, value in asdict(card).items() if name not in ("members", "trained_on")}
+    apart = ("members", "member_weights", "trained_on")  # of an ensemble, or in a file of its own
+    values = {name: value for name, value in asdict(card).items() if name not in apart}
     _write_card(folder, {"format": SINGLE, **values, "weights": whole_mark(folder / WEIGHTS)})
 
 
@@ -135,13 +145,13 @@ def load_model(folder: str | Path) -> tuple[Model | Ensemble, ModelCard]:
     values = _ensemble_values(folder)
     if not values:
         return _load_single(folder)
-    model, card = load_members([folder / name for name in values["members"]])
+    model, card = load_members([folder / name for name in values["members"]], values["member_weights"])
     return model, replace(card, **{name: values[name] for name in OF_ENSEMBLE if values.get(name) is not None})
 
 
-def load_members(folders: Sequence[Path]) -> tuple[Model | Ensemble, ModelCard]:
-    """The models of several folders as one ensemble, or that of one folder."""
-    model, card = ensemble_of([_load_single(folder) for folder in folders])
+def load_members(folders: Sequence[Path], weights: Weights | None = None) -> tuple[Model | Ensemble, ModelCard]:
+    """The models of several folders as one ensemble, or that of one folder. weights: see `ensemble_of`."""
+    model, card = ensemble_of([_load_single(folder) for folder in folders], weights)
     return model.eval(), card
 
 
@@ -160,7 +170,14 @@ def _ensemble_values(folder: Path) -> dict[str, Any]:
         raise StudyError(f"{folder / CARD}: members {names} are not names of folders in it. Train the model again.")
     if mark is not None and _card_digest(values) != mark:
         raise StudyError(f"{folder / CARD}: changed after writing, by its digest. Copy or train the model again.")
-    return {**values, "members": names}
+    if (weights := values.get("member_weights")) is not None:
+        numbers = isinstance(weights, list) and all(type(weight) is float and 0 <= weight <= 1 for weight in weights)
+        if not numbers or len(weights) != len(names) or not 0.999 < sum(weights) < 1.001:
+            raise StudyError(
+                f"{folder / CARD}: member_weights {weights}, expected {len(names)} numbers from 0 that add up to 1. The "
+                "file was changed; train the model again."
+            )
+    return {**values, "members": names, "member_weights": None if weights is None else tuple(weights)}
 
 
 def _load_single(folder: Path) -> tuple[Model, ModelCard]:

@@ -1,4 +1,4 @@
-"""Several models that answer as one: their logits are averaged.
+"""Several models that answer as one: their logits are averaged, with weights if these were learnt (weights.py).
 
 Why logits. Each logit is a sum over patches (of what a patch contributes), so the mean logit is one too, and the mean
 of the members' contribution maps adds up to it exactly. It is also the log of the normalised geometric mean of the
@@ -20,15 +20,17 @@ from ..tasks import get_task
 from .settings import Settings
 
 Floats = NDArray[np.float64]
+Weights = tuple[float, ...]  # of the members of an ensemble; they add up to 1
 SPREAD = "logit_std"  # column of a table of predictions: standard deviation over members, see `combine`
 
 
 class Ensemble(nn.Module):
     """Models of one task and one kind of features; each may have a method and a graph of its own."""
 
-    def __init__(self, members: Sequence[Model]) -> None:
+    def __init__(self, members: Sequence[Model], weights: Weights | None = None) -> None:
         super().__init__()
         self.members = nn.ModuleList(members)
+        self.weights = weights
 
     def __iter__(self) -> Iterator[Model]:
         for member in self.members:
@@ -44,18 +46,24 @@ def members_of(model: Model | Ensemble) -> tuple[Model, ...]:
     return tuple(model) if isinstance(model, Ensemble) else (model,)
 
 
+def average(values: Floats, weights: Weights | None = None) -> Floats:
+    """Over the first axis, which is that of the members. weights: None: all count the same."""
+    return values.mean(axis=0) if weights is None else np.tensordot(np.array(weights), values, axes=1)
+
+
 class Combined(NamedTuple):
     """What members say together."""
 
-    scores: Floats  # (case, score): the mean
+    scores: Floats  # (case, score): the average
     probabilities: Floats  # (case, output), of the mean scores
     spread: Floats  # (case,): standard deviation over members, of the log-odds of the class that is called
 
 
-def combine(scores: Floats, task: str, classes: int) -> Combined:
-    """scores: (member, case, score), see `Head.scores`; of classes they are the logits."""
+def combine(scores: Floats, task: str, classes: int, weights: Weights | None = None) -> Combined:
+    """scores: (member, case, score), see `Head.scores`; of classes they are the logits. weights: of the members; the
+    spread does not depend on them."""
     kind = get_task(task)
-    mean = scores.mean(axis=0)
+    mean = average(scores, weights)
     said = kind.spread_of(scores, classes)
     spread = said.std(axis=0, ddof=1) if len(scores) > 1 else np.zeros(len(mean))
     return Combined(mean, kind.probabilities(mean, classes), spread)

@@ -14,7 +14,7 @@ from ..errors import NotANumberError
 from ..nn.batch import Batch
 from ..nn.model import Model, Output
 from .devices import autocast, pick_device
-from .ensemble import Ensemble, combine, members_of
+from .ensemble import Ensemble, Weights, average, combine, members_of
 
 
 class Prepared(NamedTuple):
@@ -63,7 +63,7 @@ def run_model(model: Model | Ensemble, items: Iterable[Prepared], *, device: str
         found = tuple(
             _run(member, name, batch.to(where), bags, precision) for member, batch in zip(members, batches, strict=True)
         )
-        yield found[0] if isinstance(model, Model) else _together(found, members[0])
+        yield found[0] if isinstance(model, Model) else _together(found, members[0], model.weights)
 
 
 def _run(model: Model, name: str, batch: Batch, bags: tuple[Bag, ...], precision: str) -> Seen:
@@ -81,21 +81,26 @@ def _run(model: Model, name: str, batch: Batch, bags: tuple[Bag, ...], precision
     return Seen(name, bags, batch, output, p, scores)
 
 
-def _together(found: tuple[Seen, ...], first: Model) -> Seen:
-    """What an ensemble makes of it: mean scores, logits and attention; hidden states belong to its members."""
+def _together(found: tuple[Seen, ...], first: Model, weights: Weights | None) -> Seen:
+    """What an ensemble makes of it: average scores, logits and attention; hidden states belong to its members."""
     scores = np.stack([seen.scores for seen in found])[:, None]
-    mean, probabilities, spread = combine(scores, first.config.task, first.config.classes)
+    mean, probabilities, spread = combine(scores, first.config.task, first.config.classes, weights)
     output, device = found[0].output, found[0].output.logits.device
     none = output.hidden[:, :0]
     output = Output(
-        logits=torch.from_numpy(np.mean([seen.output.logits.double().cpu() for seen in found], axis=0)).to(device),
-        attention=torch.stack([seen.output.attention.float() for seen in found]).mean(dim=0),
+        logits=torch.from_numpy(average(np.stack([s.output.logits.double().cpu() for s in found]), weights)).to(device),
+        attention=_average(torch.stack([seen.output.attention.float() for seen in found]), weights),
         hidden=none,
         jigsaw_logits=None,
         embedding=none[:0],
     )
     batch, bags = found[0].batch, found[0].bags
     return Seen(found[0].name, bags, batch, output, probabilities[0], mean[0], found, float(spread[0]))
+
+
+def _average(values: Tensor, weights: Weights | None) -> Tensor:
+    """Over the members, which are the first axis, on the values' device."""
+    return values.mean(dim=0) if weights is None else torch.tensordot(values.new_tensor(weights), values, dims=1)
 
 
 def held_out_loss(model: Model, seen: Seen, labels: Tensor) -> float:

@@ -14,7 +14,7 @@ from ..cohort.cohort import Cohort
 from ..nn.model import Model
 from ..tasks import get_task
 from .checkpoint import ModelCard
-from .ensemble import Floats
+from .ensemble import Floats, Weights, average
 from .feed import Feed, cohort_groups
 from .infer import run_model
 from .settings import Settings
@@ -39,16 +39,18 @@ def predict_held_out(model: Model, feed: Feed, slides: Sequence[str], settings: 
     return {bag: seen.scores for bag, seen in zip(bags, found, strict=True)}
 
 
-def assess(cohort: Cohort, level: str, parts: Sequence[Held]) -> Assessment:
+def assess(cohort: Cohort, level: str, parts: Sequence[Held], weights: Weights | None = None) -> Assessment:
     """Figures and threshold from what each member says of its held-out part; of several members that held out the same
-    bag (of a committee, one of each kind), the mean score. If bags were held out by no member (a single model, a
-    training without stopping), or some by more members than others, nothing is known."""
+    bag (of a committee, one of each kind), the average score. If bags were held out by no member (a single model, a
+    training without stopping), or some by more members than others, nothing is known. weights: of the members."""
     groups = cohort_groups(cohort, level)
-    said = [[part[bag] for part in parts if bag in part] for bag in range(len(groups))]
-    if len({len(scores) for scores in said}) != 1 or not said[0]:
+    who = [[member for member, part in enumerate(parts) if bag in part] for bag in range(len(groups))]
+    if len({len(members) for members in who}) != 1 or not who[0]:
         return Assessment()
+    said = [np.stack([parts[member][bag] for member in members]) for bag, members in enumerate(who)]
+    shares = [None if weights is None else _shares([weights[member] for member in members]) for members in who]
     task, first = get_task(cohort.task).of(cohort.classes), [slides[0] for _, slides in groups]
-    mean = np.stack([np.mean(scores, axis=0) for scores in said])
+    mean = np.stack([average(scores, own) for scores, own in zip(said, shares, strict=True)])
     y, p = cohort.labels[first], task.probabilities(mean, len(cohort.classes))
     patients = cohort.patients[first]
     threshold = task.best_threshold(y, p)
@@ -60,6 +62,10 @@ def assess(cohort: Cohort, level: str, parts: Sequence[Held]) -> Assessment:
     words = ONE if len(said[0]) == 1 else f"each patient by the {len(said[0])} members that held it out"
     counts = {"slides": len(groups), "patients": len(set(patients)), "members": len(parts)}
     return Assessment({"predictions": words, **known, **counts}, threshold)
+
+
+def _shares(weights: Sequence[float]) -> Weights:
+    return tuple(weight / sum(weights) for weight in weights)
 
 
 def performance_lines(card: ModelCard) -> list[str]:

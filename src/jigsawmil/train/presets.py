@@ -8,9 +8,11 @@ from collections.abc import Mapping
 from typing import Any
 
 from ..config import choose
+from ..nn.options import DEFAULT_METHOD, PAPER_METHOD
 
 DEFAULT_PRESET = "default"
 PAPER: dict[str, Any] = {
+    "method": PAPER_METHOD,  # unless another one is named
     "members": 1,  # the paper trains single models
     # Section 3.1: kNN graph on centroids in [0, 1]^2. The text's sigma; silent on ties: exactly k.
     "graph": "knn",
@@ -65,3 +67,8 @@ def preset_values(name: str, where: str = "preset") -> dict[str, Any]:
     """The settings that a preset fixes, by their flat names."""
     choose(where, name, PRESETS)
     return dict(PRESETS[name])
+
+
+def preset_method(name: str, where: str = "preset") -> str:
+    """The method of a preset, if no other is named."""
+    return str(preset_values(name, where).get("method", DEFAULT_METHOD))

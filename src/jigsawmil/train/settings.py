@@ -20,7 +20,7 @@ from ..nn.options import (
     peek_method,
 )
 from .config import LambdaConfig, TrainConfig
-from .presets import DEFAULT_PRESET, PRESETS, preset_values
+from .presets import DEFAULT_PRESET, PRESETS, preset_method, preset_values
 
 if TYPE_CHECKING:
     from ..nn.model import ModelConfig
@@ -47,7 +47,8 @@ class Settings:
     members: int = setting(
         1,
         "Models of an ensemble (of each kind in a committee): each has its own seed and holds out its own part of the "
-        "training patients to stop by, and their logits are averaged; 1: a single model.",
+        "training patients to stop by, and their logits are averaged; 1: a single model. A committee has "
+        f"{METHODS[DEFAULT_METHOD].settings['members']} of each kind if nothing is said.",
         option=True,
     )
     graph: GraphConfig
@@ -83,8 +84,7 @@ class Settings:
         """
         check_names(values, where)
         flat = {("lambda_" if name == "lambda" else name): value for name, value in values.items()}
-        method = flat.get("method", DEFAULT_METHOD)
-        flat = base_values(flat.pop("preset", DEFAULT_PRESET), method, f"{where}: preset") | flat
+        flat = base_values(flat.pop("preset", DEFAULT_PRESET), flat.get("method"), f"{where}: preset") | flat
         if isinstance(flat.get("lambda_"), str):
             with suppress(ValueError):  # the command line's "0.5" is a study file's 0.5
                 flat["lambda_"] = float(flat["lambda_"])
@@ -101,7 +101,7 @@ class Settings:
 
         Example: `Settings.preset("paper", k=8)`
         """
-        return cls(**(base_values(name, flat.get("method", DEFAULT_METHOD)) | flat))
+        return cls(**(base_values(name, flat.get("method")) | flat))
 
     @property
     def nearest_preset(self) -> tuple[str, dict[str, Any]]:
@@ -184,10 +184,11 @@ def _varied(kinds: Sequence[Mapping[str, Any]]) -> set[str]:
     }
 
 
-def base_values(preset: str, method: str, where: str = "preset") -> dict[str, Any]:
+def base_values(preset: str, method: str | None, where: str = "preset") -> dict[str, Any]:
     """What holds where a user states nothing: the preset's values, as far as the method uses them, and over them the
-    method's own."""
+    method's own. method: None: that of the preset."""
     values = preset_values(preset, where)
+    method = preset_method(preset, where) if method is None else method
     if not isinstance(method, str):
         return values
     own = {name: value for name, value in values.items() if name.rstrip("_") not in unused(method)}

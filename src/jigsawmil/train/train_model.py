@@ -13,18 +13,20 @@ from ..cohort.splits import Fold
 from ..errors import LabelError, StudyError
 from ..files import LOCK, alone_in, remove, writing_to
 from ..nn.model import Model
+from ..tasks import get_task
 from .checkpoint import CARD, ModelCard, ensemble_of, save_model
 from .choice import Choice
 from .choosing import choose_settings
 from .decision import Decision
 from .ensemble import Ensemble, splits_of_members
-from .feed import Feed
+from .feed import Feed, cohort_groups
 from .fit import Epoch, Progress
 from .fold import fit_split, make_card
 from .identity import features_record, fingerprint
 from .out_of_fold import Held, assess, predict_held_out
 from .places import check_places
 from .settings import Settings
+from .weights import learn_weights
 
 OnEpoch = Callable[[Epoch], None]
 
@@ -109,10 +111,13 @@ def together(cohort: Cohort, trained: Sequence[Trained], settings: Settings) -> 
 
     settings: of all together.
     """
-    model, card = ensemble_of([(one.model, one.card) for one in trained])
+    held_out, task = [one.held_out for one in trained], get_task(cohort.task).of(cohort.classes)
+    truth = {bag: cohort.labels[rows[0]] for bag, (_, rows) in enumerate(cohort_groups(cohort, settings.level))}
+    weights = learn_weights(settings.each_member(), held_out, truth, task, len(cohort.classes))
+    model, card = ensemble_of([(one.model, one.card) for one in trained], weights)
     if len(trained) == 1:
         return model, card
-    figures, threshold = assess(cohort, settings.level, [one.held_out for one in trained])
+    figures, threshold = assess(cohort, settings.level, held_out, weights)
     training = {**(card.training or {}), "settings": settings.flat()}
     return model, replace(card, training=training, performance=figures, threshold=threshold)
 
