@@ -107,7 +107,7 @@ def run_cell(cell: Cell, folder: Path) -> dict[str, Any]:
     if not (work / "cohort" / "labels.csv").exists():
         write_phantom(phantom_slides(cell.spec), work / "cohort")
     jobs = holdout_jobs(cell, work)
-    refuse_other_settings(jobs)
+    refuse_other_settings(jobs, {cell.name: jobs[0].source.read()}, work)
     failed: list[str] = []
 
     def note(event: Event) -> None:

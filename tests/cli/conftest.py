@@ -102,7 +102,7 @@ def model(
 ) -> Path:
     """A model of the cohort. Not to be changed."""
     out = tmp_path_factory.mktemp("cli") / "model"
-    ran = jigsawmil("train", *given, *quick, "--out", out)
+    ran = jigsawmil("train", "--method", "graph-abmil+jigsaw", *given, *quick, "--out", out)
     assert ran.code == 0, ran.err
     return out
 

@@ -121,7 +121,7 @@ def test_a_model_of_new_parts_predicts_and_is_drawn(
 
 @pytest.mark.usefixtures("parts")
 def test_an_unknown_name_is_refused_with_those_that_are_registered(jigsawmil, given, tmp_path: Path) -> None:
-    ran = jigsawmil("train", *given, "--conv", "nearbi", "--out", tmp_path / "model")
+    ran = jigsawmil("train", "--method", "graph-abmil+jigsaw", *given, "--conv", "nearbi", "--out", tmp_path / "model")
     assert "Did you mean 'nearby'?" in ran.err
     for name in ("graph-tpo", "graph-attention", "mean"):
         ran = jigsawmil("train", *given, "--method", name, "--out", tmp_path / "model")

@@ -54,7 +54,7 @@ def world(jigsawmil: Program, tmp_path_factory: pytest.TempPathFactory) -> Path:
     small = [f"--set={pair}" for pair in ("hidden=16", "attention_dim=8", "grid=3")]
     cohort = ["--labels", root / "labels.csv", "--features", root / "features", "--positive", "tumour"]
     quick = ["--method", "abmil", "--epochs", "60", "--patience", "0", "--lr", "0.01", "--k", "4", *small]
-    ran = jigsawmil("train", *cohort, *quick, "--out", root / "model")
+    ran = jigsawmil("train", "--method", "graph-abmil+jigsaw", *cohort, *quick, "--out", root / "model")
     assert ran.code == 0, ran.err
     return root
 

@@ -123,7 +123,7 @@ def test_more_classes_have_a_column_each(jigsawmil, quick, cohort: Path, tmp_pat
     labels["label"] = ["abc"[int(patient) % 3] for patient in labels["patient_id"]]
     labels.to_csv(tmp_path / "labels.csv", index=False)
     given = ["--labels", tmp_path / "labels.csv", "--features", cohort / "features", "--method", "abmil"]
-    assert jigsawmil("train", *given, *quick, "--out", tmp_path / "model").code == 0
+    assert jigsawmil("train", "--method", "graph-abmil+jigsaw", *given, *quick, "--out", tmp_path / "model").code == 0
     assert jigsawmil("predict", tmp_path / "model", cohort / "features", "--out", tmp_path / "p.csv").code == 0
     predictions = table(tmp_path / "p.csv")
     columns = ["probability_a", "probability_b", "probability_c"]
@@ -134,7 +134,7 @@ def test_more_classes_have_a_column_each(jigsawmil, quick, cohort: Path, tmp_pat
 
 def test_a_model_of_patients_says_how_it_knows_them(jigsawmil, given, quick, cohort, tmp_path, table: Table) -> None:
     patient = ["--level", "patient", "--method", "abmil", "--out", tmp_path / "model"]
-    assert jigsawmil("train", *given, *quick, *patient).code == 0
+    assert jigsawmil("train", "--method", "graph-abmil+jigsaw", *given, *quick, *patient).code == 0
     folder = tmp_path / "tcga"
     folder.mkdir()
     for slide, name in {"0001": "0001-01Z-DX1", "0002": "0001-01Z-DX2", "0003": "0002-01Z-DX1"}.items():
@@ -229,12 +229,12 @@ def test_ctrl_c_while_training(jigsawmil, given, quick, tmp_path: Path, monkeypa
         raise KeyboardInterrupt
 
     monkeypatch.setattr(fold, "fit_split", interrupted)
-    ran = jigsawmil("train", *given, *quick, "--out", tmp_path / "model")
+    ran = jigsawmil("train", "--method", "graph-abmil+jigsaw", *given, *quick, "--out", tmp_path / "model")
     assert (ran.code, ran.err) == (130, "Stopped. Run the same command again to go on.\n")
 
 
 def test_a_training_goes_on_only_under_its_own_settings_and_on_its_own_cohort() -> None:
     settings = Settings()
     assert state_key(settings, 0, "a") == state_key(Settings(), 0, "a")
-    both = (settings, settings.replace(k=3))
+    both = (settings, settings.replace(epochs=3))
     assert len({state_key(s, seed, cohort) for s in both for seed in (0, 1) for cohort in "ab"}) == 8

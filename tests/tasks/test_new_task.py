@@ -70,7 +70,10 @@ def test_a_new_task_runs_through_every_verb(
     assert ran.code == 0, ran.err
 
     model = tmp_path / "model"
-    assert jigsawmil("train", *given, *quick, "--task", "focal", "--out", model).code == 0
+    assert (
+        jigsawmil("train", "--method", "graph-abmil+jigsaw", *given, *quick, "--task", "focal", "--out", model).code
+        == 0
+    )
     assert isinstance(load_model(model)[0].head, FocalHead)
     ran = jigsawmil("predict", model, given[3], "--out", tmp_path / "new.csv", "--heatmap", tmp_path / "seen")
     assert ran.code == 0, ran.err

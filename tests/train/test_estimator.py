@@ -315,6 +315,7 @@ def test_a_preset_sets_what_is_not_given() -> None:
     classifier = SlideClassifier(preset="paper", k=8)
     assert classifier._settings() == Settings.preset("paper", k=8)
     assert clone(classifier)._settings() == classifier._settings()
+    assert SlideClassifier("abmil", preset="paper").method == "abmil"
     assert "preset" not in classifier.get_params()  # it has become the parameters it stands for
     with pytest.raises(ConfigError, match="found 'papers', expected one of default, paper"):
         SlideClassifier(preset="papers")

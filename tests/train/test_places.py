@@ -76,7 +76,7 @@ def test_a_comparison_runs_what_can_run(embeddings: Path, tmp_path: Path) -> Non
     cohort = ["--labels", embeddings / "labels.csv", "--features", embeddings, "--folds", 2, "--epochs", 2]
     code, said = run("compare", *cohort, "--out", tmp_path / "all")
     assert code == 1
-    assert "graph-abmil+jigsaw: expected coordinates" in said
+    assert "committee: expected coordinates" in said
     assert not (tmp_path / "all").exists()
     only = [*cohort, "--methods", "abmil", "--device", "cpu"]
     code, said = run("compare", *only, "--shuffle-control", "--out", tmp_path / "control")

@@ -174,8 +174,8 @@ def _ensemble_values(folder: Path) -> dict[str, Any]:
         numbers = isinstance(weights, list) and all(type(weight) is float and 0 <= weight <= 1 for weight in weights)
         if not numbers or len(weights) != len(names) or not 0.999 < sum(weights) < 1.001:
             raise StudyError(
-                f"{folder / CARD}: member_weights {weights}, expected {len(names)} numbers from 0 that add up to 1. The "
-                "file was changed; train the model again."
+                f"{folder / CARD}: member_weights {weights}, expected {len(names)} numbers from 0 that add up to 1. "
+                "The file was changed; train the model again."
             )
     return {**values, "members": names, "member_weights": None if weights is None else tuple(weights)}
 

@@ -22,7 +22,7 @@ from ..tasks.classes import ClassTask
 from .apply import apply_model
 from .checkpoint import load_model, save_model
 from .places import check_places
-from .presets import DEFAULT_PRESET
+from .presets import DEFAULT_PRESET, preset_method
 from .settings import Settings, base_values
 from .train_model import together, train_members
 
@@ -35,14 +35,15 @@ class SlideClassifier(ClassifierMixin, BaseEstimator):
     """Fit on bags (or paths of feature files) and one label each; predict on bags.
 
     Parameters are the settings (docs/settings.md) but for `level`; `positive`, `ordinal` and `task` those of `Cohort`;
-    `seed` decides all randomness. `preset="paper"` sets those that are not given as the preset does.
+    `seed` decides all randomness. `preset="paper"` sets those that are not given as the preset does. The method is by
+    default the committee, an ensemble of 15 models; `SlideClassifier("graph-abmil+jigsaw")` is one.
     Learned: `classes_` (as given to `fit`, or text after `load`; the positive one last), `model_`, `card_`, `history_`.
     scikit-learn's own AUC takes the last class in sorted order for positive: leave `positive` out there.
     """
 
     def __init__(
         self,
-        method: str = DEFAULT_METHOD,
+        method: str | None = None,
         *,
         positive: str | int | None = None,
         ordinal: bool = False,
@@ -50,8 +51,10 @@ class SlideClassifier(ClassifierMixin, BaseEstimator):
         seed: int = 0,
         **settings: Any,
     ) -> None:
-        settings = base_values(settings.pop("preset", DEFAULT_PRESET), method) | settings
-        given = {"method": method, **settings, "positive": positive, "ordinal": ordinal, "task": task, "seed": seed}
+        preset = settings.pop("preset", DEFAULT_PRESET)
+        method = preset_method(preset) if method is None else method
+        settings = base_values(preset, method) | settings | {"method": method}
+        given = {**settings, "positive": positive, "ordinal": ordinal, "task": task, "seed": seed}
         call = inspect.signature(type(self)).bind(**given)  # an unknown name is a TypeError
         call.apply_defaults()
         for name, value in call.arguments.items():
