@@ -25,7 +25,6 @@ from .screen import console, tracked
 if TYPE_CHECKING:
     from ..study.study import Study
 
-
 COMPARED = ("abmil", DEFAULT_METHOD)  # unless methods are named: what needs no positions, and what we recommend
 DEMO = ("abmil", PAPER_METHOD, DEFAULT_METHOD)
 
