@@ -9,6 +9,7 @@ import pytest
 import torch
 
 from jigsawmil.bags.bag import Bag
+from jigsawmil.bags.formats import read_bag
 from jigsawmil.errors import ConfigError
 from jigsawmil.graph import GraphConfig
 from jigsawmil.maps.geometry import level0_squares
@@ -96,6 +97,10 @@ def test_anndata_reads_back_what_scverse_needs(tmp_path: Path) -> None:
     places = data.uns["spatial"]["007"]
     assert places["scalefactors"]["spot_diameter_fullres"] == 256
     reach = (maps.coords.max(axis=0) + 256) * places["scalefactors"]["tissue_hires_scalef"]
+    again = read_bag(tmp_path / "a.h5ad")
+    assert (again.source, again.slide_id, again.patch_size, again.encoder) == ("h5ad", "a", 256, "uni")
+    assert torch.equal(again.features, maps.bag.features)
+    assert torch.equal(again.coords, maps.bag.coords)
     assert places["images"]["hires"].shape[:2] == tuple(np.round(reach[::-1]))  # rows, columns: below every spot
 
 

@@ -5,6 +5,7 @@ from pathlib import Path
 import numpy as np
 import pandas as pd
 
+from ..bags.formats.h5ad import OURS
 from ..errors import ConfigError
 from ..files import write_csv, writing
 from .geometry import Squares, squares_of
@@ -70,6 +71,9 @@ def write_h5ad(maps: PatchMaps, squares: Squares, path: str | Path, *, model: st
             "model": model,
             "classes": np.array(maps.classes, dtype=object),
             "probabilities": maps.probabilities,
+            "coordinates": OURS,
+            "encoder": maps.bag.encoder or "",
+            **({} if maps.bag.mpp is None else {"mpp": maps.bag.mpp}),
             "spatial": {slide: {"scalefactors": size, "images": {"hires": canvas}}},
         },
     )

@@ -266,6 +266,18 @@ def joined(path: Path, *encoders: Path) -> Path:
     return path
 
 
+def h5ad(path: Path, x: np.ndarray, coords: np.ndarray, edge: float = 512) -> Path:
+    """As AnnData writes it: a dense X, further features and the centres of spots in obsm."""
+    path.parent.mkdir(parents=True, exist_ok=True)
+    with h5py.File(path, "w") as file:
+        file.attrs.update({"encoding-type": "anndata", "encoding-version": "0.1.0"})
+        for name, value in (("X", x), ("obsm/X_pca", x[:, :2]), ("obsm/spatial", coords + edge / 2)):
+            file[name] = value
+            file[name].attrs.update({"encoding-type": "array", "encoding-version": "0.2.0"})
+        file["uns/spatial/a/scalefactors/spot_diameter_fullres"] = edge
+    return path
+
+
 class Sample(NamedTuple):
     """One slide as a tool leaves it: its files lie in a folder of their own, all of which `tools.fuzz` damages."""
 
@@ -300,6 +312,7 @@ def samples(folder: Path, n: int = N, d: int = D) -> dict[str, Sample]:
         "named npz": named(folder / "named_npz/a.npz", x, coords),
         "named pt": named(folder / "named_pt/a.pt", x, coords),
         "parquet": parquet(folder / "parquet/a.parquet", x, coords),
+        "h5ad": h5ad(folder / "h5ad/a.h5ad", x, coords),
         "lazyslide": lazyslide(folder / "lazyslide/a.zarr", x, coords),
         "lazyslide ragged": lazyslide(folder / "lazyslide_ragged/a.zarr", x, coords, shapes="ragged"),
         "lazyslide zarr3": lazyslide(folder / "lazyslide_3/a.zarr", x, coords, shapes="ragged", zarr_format=3),
@@ -312,6 +325,7 @@ def samples(folder: Path, n: int = N, d: int = D) -> dict[str, Sample]:
         "named npz": {"unit": "px"},
         "named pt": {"unit": "px"},
         "parquet": {"unit": "px"},
+        "h5ad": {"unit": "px", "patch_size": 512},
     }
     return {name: Sample(path, options.get(name, {})) for name, path in made.items()}
 
@@ -320,6 +334,6 @@ def samples(folder: Path, n: int = N, d: int = D) -> dict[str, Sample]:
 def tools() -> SimpleNamespace:
     writers: list[Callable[..., Any]] = [
         features, lattice, trident, trident_patches, clam_h5, clam_patches, clam_pt, uni2h,
-        stamp, slideflow, torchmil, torchmil_h5, lazyslide, named, parquet, samples,
+        stamp, slideflow, torchmil, torchmil_h5, lazyslide, named, parquet, h5ad, samples,
     ]  # fmt: skip
     return SimpleNamespace(**{writer.__name__: writer for writer in writers})

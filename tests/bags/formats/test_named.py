@@ -71,3 +71,18 @@ def test_columns_of_parquet(tools, tmp_path, lists):
     path.write_bytes(path.read_bytes()[:200])
     with pytest.raises(FeatureError, match=r"a\.parquet: cannot be read as Parquet"):
         peek_bag(path, unit="px")
+
+
+def test_anndata_of_others_states_no_unit(tools, tmp_path):
+    x, coords = tools.features(), tools.lattice()
+    path = tools.h5ad(tmp_path / "a.h5ad", x, coords)
+    with pytest.raises(FeatureError, match=r"no unit is stated.*--unit"):
+        peek_bag(path)
+    with pytest.raises(FeatureError, match=r"patch centres, and the patch edge .* is unknown"):
+        peek_bag(path, unit="px")
+    bag = read_bag(path, unit="px", patch_size=512)
+    assert (bag.features.tolist(), bag.coords.tolist()) == (x.tolist(), coords.tolist())
+    assert read_bag(path, unit="px", patch_size=512, features_key="X_pca").dim == 2
+    with pytest.raises(FeatureError, match=r"\['X', 'obsm/X_pca', 'obsm/spatial'\], expected dense features in 'uni'"):
+        peek_bag(path, features_key="uni")
+    assert list(find_bags(tmp_path)) == ["a"]

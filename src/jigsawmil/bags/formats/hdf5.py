@@ -29,6 +29,7 @@ if TYPE_CHECKING:
     from torch import Tensor
 
 SUFFIXES = (".h5", ".hdf5")
+DEEP = (".h5ad",)  # whose arrays lie in groups
 CHECKSUMS = "checksums"  # attribute of files that this program wrote
 FATAL = f"libhdf5 crashed over it, or did not end within {hdf5_child.SECONDS} s"
 
@@ -41,9 +42,9 @@ class Hdf5:
     arrays: dict[str, Stored]
 
 
-def read_header(path: Path) -> Hdf5:
-    """Names, shapes, types and attributes; no data."""
-    found = _CHILD.ask(path, do="header")
+def read_header(path: Path, *, deep: bool = False) -> Hdf5:
+    """Names, shapes, types and attributes; no data. deep: also in groups, by their path."""
+    found = _CHILD.ask(path, do="header", deep=deep)
     expected = _checksums(path, found)
     arrays = {}
     for key, item in found["arrays"].items():

@@ -17,6 +17,7 @@ from ...errors import summarize_error
 
 SECONDS = 10  # of processor time, to answer a question
 MEMORY = 2 << 30  # bytes of address space beyond those of a process that has just begun
+DEPTH = 4  # of groups in groups; AnnData has uns/spatial/SLIDE/scalefactors
 BLOCK = 1 << 26  # bytes of compressed data that are unpacked at a time
 
 
@@ -26,21 +27,31 @@ def names(path: str) -> list[str]:
         return list(file)
 
 
-def header(path: str) -> dict[str, Any]:
-    """Names, shapes, types and attributes; no data."""
+def header(path: str, deep: bool = False) -> dict[str, Any]:
+    """Names, shapes, types and attributes; no data. deep: also in groups, by their path, and the value of scalars."""
     with h5py.File(path, "r") as file:
-        arrays = {}
-        for key in file:
-            link = file.get(key, getlink=True)
-            if isinstance(link, h5py.HardLink):
-                item = file[key]  # raises if it is damaged; `items()` would say it is not there
-            elif isinstance(link, h5py.SoftLink):
-                item = file.get(key)
-            else:
-                continue
-            if isinstance(item, h5py.Dataset) and item.shape is not None:
-                arrays[key] = _describe(item)
+        arrays: dict[str, Any] = {}
+        _look_into(file, "", arrays, DEPTH if deep else 0)
         return {"attrs": attributes(file), "arrays": arrays}
+
+
+def _look_into(group: h5py.Group, prefix: str, arrays: dict[str, Any], depth: int) -> None:
+    for key in group:
+        link = group.get(key, getlink=True)
+        if isinstance(link, h5py.HardLink):
+            item = group[key]  # raises if it is damaged; `items()` would say it is not there
+        elif isinstance(link, h5py.SoftLink):
+            item = group.get(key)
+        else:
+            continue
+        if isinstance(item, h5py.Dataset) and item.shape is not None:
+            arrays[prefix + key] = _describe(item)
+            if prefix and item.shape == ():
+                value = item[()]
+                value = value.decode(errors="replace") if isinstance(value, bytes) else value
+                arrays[prefix + key]["attrs"]["value"] = value.tolist() if isinstance(value, np.generic) else value
+        elif isinstance(item, h5py.Group) and depth:
+            _look_into(item, f"{prefix}{key}/", arrays, depth - 1)
 
 
 def unpack(path: str, key: str) -> None:

@@ -47,7 +47,7 @@ def open_path(path: Path) -> Opened:
         raise FeatureError(f"{path}: no such file. Check the path, or extract the slide.")
     if not path.is_file() and not path.is_dir():  # a pipe would be waited for
         raise FeatureError(f"{path}: neither a file nor a folder. Check the path, or extract the slide.")
-    if path.is_file() and path.suffix in hdf5.SUFFIXES:
-        header = hdf5.read_header(path)
+    if path.is_file() and path.suffix in (*hdf5.SUFFIXES, *hdf5.DEEP):
+        header = hdf5.read_header(path, deep=path.suffix in hdf5.DEEP)
         return Opened(path, header.attrs, header.arrays)
     return Opened(path)

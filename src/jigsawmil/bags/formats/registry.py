@@ -12,7 +12,19 @@ from .opened import Opened
 from .source import Options, Source
 
 # Each is asked before those to its left; a format whose file is not named here is asked before all of them.
-ORDER = ("named", "clam", "torchmil", "trident", "slideflow", "uni2h", "stamp", "lazyslide", "parquet", "joined")
+ORDER = (
+    "named",
+    "clam",
+    "torchmil",
+    "trident",
+    "slideflow",
+    "uni2h",
+    "stamp",
+    "lazyslide",
+    "parquet",
+    "h5ad",
+    "joined",
+)
 SHARED = {  # files that hold no format
     "arrays", "find", "guard", "hdf5", "hdf5_child", "opened", "registry", "siblings", "source", "zarr_arrays",
 }  # fmt: skip
