@@ -234,3 +234,11 @@ def test_a_study_goes_to_a_folder_of_its_name(jigsawmil, cohort: Path, tmp_path:
     monkeypatch.chdir(tmp_path)
     assert jigsawmil("study", "mine.toml", "--quiet").code == 0
     assert (tmp_path / "runs" / "mine" / "summary.csv").exists()
+
+
+def test_a_run_again_with_fewer_methods_says_what_left_the_tables(jigsawmil, given, quick, tmp_path: Path) -> None:
+    again = ["compare", *given, *quick, "--folds", "2", "--out", tmp_path / "run", "--methods"]
+    assert "No longer in the tables" not in jigsawmil(*again, "abmil,graph-mil").out
+    said = jigsawmil(*again, "abmil").out
+    assert "No longer in the tables" in said
+    assert ": graph-mil." in " ".join(said.split())

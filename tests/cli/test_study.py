@@ -4,6 +4,8 @@ from pathlib import Path
 
 import pytest
 
+from jigsawmil.study.study_file import read_study
+
 TINY = """
 folds = 2
 [cohorts.BRCA]
@@ -129,3 +131,15 @@ def test_the_papers_figures_are_printed_without_data(jigsawmil, file: Path) -> N
     ran = jigsawmil("study", file, "--published")
     assert ran.code == 1
     assert f"{file}: found no figures of a paper, expected a table [published]" in said(ran)
+
+
+def test_a_dry_run_says_what_a_study_costs_and_writes_nothing(jigsawmil, tmp_path: Path, monkeypatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    file = Path(__file__).parents[2] / "studies" / "table1-cancers.toml"
+    ran = jigsawmil("study", file, "--phantom", "--dry-run", "--jobs", "2")
+    assert ran.code == 0, ran.err
+    study = read_study(file)
+    trainings = len(study.variants) * study.folds * len(study.seeds)
+    assert all(f"{trainings}" in line.split() for line in ran.out.splitlines() if line.startswith("phantom "))
+    assert "Features to draw: 1.9 GB." in " ".join(ran.out.split())
+    assert not list(tmp_path.iterdir())

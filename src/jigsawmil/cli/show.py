@@ -21,7 +21,9 @@ from ..report.paper_tables import PHANTOM, paper_tables
 from ..report.tables import by_measure, cohorts, comparison_table, summary_table
 from ..slides.find import find_slides
 from ..study.gather import by_reason
+from ..study.records import StudyRecord
 from ..study.run import Run
+from ..study.run_folder import RunFolder
 from ..study.runner import cross_validate
 from ..study.study import Study
 from ..tasks import get_task
@@ -56,6 +58,7 @@ def show_study(study: Study, target: str | Path, where: WhereOptions, quiet: boo
             screen.print(f"{words}.", highlight=False)
         progress = stack.enter_context(StudyProgress(screen, quiet))
         listen = mirror.sending(progress) if mirror else progress
+        before = recorded_variants(out)
         run = cross_validate(
             study,
             out,
@@ -81,6 +84,12 @@ def show_study(study: Study, target: str | Path, where: WhereOptions, quiet: boo
     if len(run.left_out):
         were = "slide or file was" if len(run.left_out) == 1 else "slides or files were"
         screen.print(f"{len(run.left_out)} {were} left out: {run.files.table('left_out')}", soft_wrap=True)
+    if gone := [name for name in before if name not in run.variants]:
+        screen.print(
+            f"No longer in the tables, of an earlier run into {out}: {', '.join(gone)}. The trained models are still "
+            "there: name these variants again to have them back.",
+            markup=False, highlight=False, soft_wrap=True,
+        )  # fmt: skip
     pictures = finish_run(run)
     screen.print(f"Tables in {out}, {len(pictures)} pictures in {run.files.plots}.", soft_wrap=True)
     if run.failed:
@@ -91,6 +100,14 @@ def show_study(study: Study, target: str | Path, where: WhereOptions, quiet: boo
         screen.print(f"All of it is at {mirror.url}.", soft_wrap=True)
     if run.failed:
         raise typer.Exit(1)
+
+
+def recorded_variants(folder: Path) -> tuple[str, ...]:
+    """Those of the run that is in a folder already."""
+    try:
+        return StudyRecord.read(RunFolder(folder).study).variants
+    except (OSError, ValueError, KeyError, TypeError, AttributeError, RecursionError):
+        return ()
 
 
 def run_folder(target: str | Path) -> Path:

@@ -15,6 +15,7 @@ from ..nn.options import DEFAULT_METHOD, METHODS, PAPER_METHOD, PAPER_METHODS, c
 from ..synthetic.phantom_options import phantom_spec
 from ..train.presets import preset_method
 from ..train.settings import Settings
+from .ahead import show_cost, show_published
 from .app import app
 from .arguments import Jobs, Memory, Out, Quiet, RunOut, Seed, TableOptions
 from .choosing import ChooseOptions
@@ -143,6 +144,9 @@ def study_file(
     published: Annotated[
         bool, typer.Option("--published", help="Print the paper's figures in the file, and run nothing.")
     ] = False,
+    dry_run: Annotated[
+        bool, typer.Option("--dry-run", help="Print trainings, time and disk that it would take, and run nothing.")
+    ] = False,
     quiet: Quiet = False,
 ) -> None:
     """Run a study file: cohorts x variants x folds x seeds. Running again does what is missing.
@@ -157,21 +161,17 @@ def study_file(
     from .show import run_folder, show_study
 
     study = read_study(file)
+    if dry_run:
+        if not phantom:
+            check_data(study, file)
+        show_cost(study, phantom=phantom, processes=where.jobs or 1)
+        return
     out = out or str(Path("runs") / (file.stem + "-phantom" * phantom))
     if phantom:
         study = draw_standins(study, RunFolder(run_folder(out)).standins, quiet)
     else:
         check_data(study, file)
     show_study(study, out, where, quiet)
-
-
-def show_published(file: Path) -> None:
-    """The paper's table in a study file, without reading data or importing what trains."""
-    from ..report.paper_tables import published_table
-    from ..study.published import published_figures
-    from .terminal import print_stacked
-
-    print_stacked([published_table(published_figures(file))], console())
 
 
 def draw_standins(study: "Study", folder: Path, quiet: bool) -> "Study":
