@@ -4,7 +4,6 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from .screen import console
-from .terminal import print_stacked
 
 if TYPE_CHECKING:
     from ..study.study import Study
@@ -14,6 +13,7 @@ def show_published(file: Path) -> None:
     """The paper's table in a study file, without reading data or importing what trains."""
     from ..report.paper_tables import published_table
     from ..study.published import published_figures
+    from .terminal import print_stacked
 
     print_stacked([published_table(published_figures(file))], console())
 
@@ -22,6 +22,7 @@ def show_cost(study: "Study", *, phantom: bool, processes: int) -> None:
     """What a study would do, and about how long it would take; nothing is run or written."""
     from ..report.tables import Column, Table
     from ..study.cost import study_cost
+    from .terminal import print_stacked
 
     costs = study_cost(study, phantom=phantom)
     figures = {

@@ -84,7 +84,7 @@ def show_study(study: Study, target: str | Path, where: WhereOptions, quiet: boo
     if len(run.left_out):
         were = "slide or file was" if len(run.left_out) == 1 else "slides or files were"
         screen.print(f"{len(run.left_out)} {were} left out: {run.files.table('left_out')}", soft_wrap=True)
-    if gone := [name for name in before if name not in run.variants]:
+    if gone := [name for name in before if name not in study.variants]:
         screen.print(
             f"No longer in the tables, of an earlier run into {out}: {', '.join(gone)}. The trained models are still "
             "there: name these variants again to have them back.",

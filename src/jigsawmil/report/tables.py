@@ -8,14 +8,16 @@ every figure is: docs/statistics.md.
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 import pandas as pd
 
 from ..errors import StudyError
-from ..statistics.intervals import Interval
 from ..tasks import Measure, figure_headers, measure_of
+
+if TYPE_CHECKING:
+    from ..statistics.intervals import Interval
 
 ALPHA = 0.05
 REPEATED = (
@@ -124,9 +126,11 @@ def is_repeated(row: Mapping[str, Any] | pd.Series) -> bool:
     return row.get("design") == "repeated hold-out"
 
 
-def reached(row: Mapping[str, Any] | pd.Series) -> Interval:
+def reached(row: Mapping[str, Any] | pd.Series) -> "Interval":
     """The AUC (or other measure) to quote, with its interval: the pooled one; of repeated hold-out the mean over the
     splits."""
+    from ..statistics.intervals import Interval  # scipy, which the paper's own tables can do without
+
     measure = measure_of(row)
     found = row.get(f"{measure.name}_mean" if is_repeated(row) else measure.pooled)
     return Interval(float("nan") if found is None else float(found), *interval(row))
