@@ -28,7 +28,8 @@ import numpy as np
 import torch
 
 from jigsawmil.cohort.cohort import Cohort
-from jigsawmil.cohort.splits import Fold, inner_split, make_folds
+from jigsawmil.cohort.inner_splits import inner_split
+from jigsawmil.cohort.splits import Fold, make_folds
 from jigsawmil.nn.model import seeded_model
 from jigsawmil.synthetic.phantom import make_phantom
 from jigsawmil.tasks import get_task

@@ -8,15 +8,8 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from jigsawmil.cohort.splits import (
-    Fold,
-    check_folds,
-    describe_splits,
-    design_of,
-    inner_split,
-    make_folds,
-    member_splits,
-)
+from jigsawmil.cohort.inner_splits import inner_split, member_splits
+from jigsawmil.cohort.splits import Fold, check_folds, describe_splits, design_of, make_folds
 from jigsawmil.errors import SplitError
 
 BRCA = Path(__file__).parents[2] / "../shared/data/clinical/tcga_brca_slides.csv"
@@ -327,6 +320,8 @@ def test_members_fit_a_lone_patient_of_a_class_and_never_hold_it_out() -> None:
         assert "p8" not in val
     with pytest.raises(SplitError, match="too few patients for an inner validation"):
         member_splits(ids, ids, [0] * 8 + [1], members=3, seed=0)
+    with pytest.raises(SplitError, match=r"per class: 'pos': 1, 'neg': 8"):
+        member_splits(ids, ids, [*np.repeat([0, 1], [8, 1])], names=["neg", "pos"], members=3, seed=0)
 
 
 @pytest.mark.parametrize(

@@ -76,7 +76,7 @@ def test_a_setting_that_a_method_does_not_use_makes_no_candidate() -> None:
                         dict.fromkeys(["abmil", "graph-abmil"], choice))  # fmt: skip
     assert list(made["variants"]) == ["abmil", "graph-abmil", "graph-abmil, chosen"]
     assert list(made["choices"]) == ["graph-abmil, chosen"]
-    with pytest.raises(ConfigError, match="none of abmil uses k, lambda"):
+    with pytest.raises(ConfigError, match="none of abmil can choose k, lambda"):
         with_choices({"abmil": Settings(method="abmil")}, {"abmil": choice})
 
 

@@ -88,7 +88,7 @@ def train(
     refuse_model(out)
     tried = list(choice.candidates(settings)) if choice is not None else []
     if len(tried) == 1:
-        raise ConfigError(f"--choose: {method} uses none of {', '.join(chosen.choose or [])}. Leave --choose out.")
+        raise ConfigError(f"--choose: {method} cannot choose {', '.join(chosen.choose or [])}. Leave --choose out.")
     cohort = source.read()
     if not quiet:
         show_cohort(cohort, screen)

@@ -15,10 +15,11 @@ from ..lazy import attach
 if TYPE_CHECKING:
     from .audit import Audit
     from .cohort import Cohort, check
+    from .inner_splits import inner_split
     from .labels import LabelTable, read_labels
     from .recipes import RECIPES, Labelled, make_labels
     from .split_files import read_folds, read_splits, write_clam, write_folds, write_patho_bench, write_stamp
-    from .splits import Fold, check_folds, inner_split, make_folds
+    from .splits import Fold, check_folds, make_folds
 else:
     __getattr__ = attach(__name__, __file__)
 

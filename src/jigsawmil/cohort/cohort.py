@@ -202,6 +202,12 @@ class Cohort:
         row_of = {slide: row for row, slide in enumerate(self.slide_ids)}
         return [row_of[slide] for slide in slide_ids]
 
+    def for_split(self, slide_ids: Sequence[str]) -> dict[str, Any]:
+        """What `inner_split` and `member_splits` have to know of these slides."""
+        rows = self.rows_of(slide_ids)
+        names = get_task(self.task).stratum_names(self.classes)
+        return {"patients": list(self.patients[rows]), "labels": list(self.strata[rows]), "names": names}
+
     def label_of(self, slide: LabelledSlide) -> str:
         """The label as tables have it."""
         return get_task(self.task).label(slide.label, self.classes)

@@ -16,8 +16,9 @@ from typing import Any
 
 from ..errors import SplitError
 from ..files import replacing
+from .by_patient import Label, slides_by_patient
 from .labels import slide_name
-from .splits import PARTS, Fold, Label, check_folds, slides_by_patient
+from .splits import PARTS, Fold, check_folds
 
 FORMAT, VERSION = "jigsawmil folds", 1
 CLAM_FILE, CLAM_BOOL_FILE = re.compile(r"splits_(\d+)\.csv"), re.compile(r"splits_(\d+)_bool\.csv")

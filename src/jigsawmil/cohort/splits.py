@@ -6,12 +6,11 @@ from dataclasses import dataclass
 from typing import Literal
 
 import numpy as np
-import pandas as pd
 
 from ..bags.spelling import spellings
 from ..errors import SplitError
+from .by_patient import Label, is_id, labels_by_patient, patients_per_class, same_length, slides_by_patient, strata_of
 
-Label = int | str
 PARTS = ("train", "val", "test")
 Design = Literal["cross-validation", "hold-out", "repeated hold-out"]
 
@@ -27,23 +26,6 @@ class Fold:
     def __post_init__(self) -> None:
         for part in PARTS:
             object.__setattr__(self, part, tuple(sorted(getattr(self, part))))
-
-
-def slides_by_patient(slide_ids: Sequence[str], patient_ids: Sequence[str]) -> dict[str, list[str]]:
-    """{patient: slides}. Refuses ids that are missing, not text, or given twice."""
-    _same_length(slide_ids, patient_ids, "patient ids")
-    for kind, ids in (("slide", slide_ids), ("patient", patient_ids)):
-        if wrong := [f"row {row}: {value!r}" for row, value in enumerate(ids) if not _is_id(value)]:
-            raise SplitError(
-                f"{len(wrong)} {kind} ids are empty or not text ({', '.join(wrong)}). "
-                "Identifiers are strings, so that leading zeros survive: read the table as text and fill the gaps."
-            )
-    if twice := sorted(slide for slide, times in Counter(slide_ids).items() if times > 1):
-        raise SplitError(f"Slides listed more than once: {', '.join(twice)}. Expected one row a slide.")
-    slides = defaultdict(list)
-    for patient, slide in zip(patient_ids, slide_ids, strict=True):
-        slides[patient].append(slide)
-    return dict(slides)
 
 
 def make_folds(
@@ -67,7 +49,7 @@ def make_folds(
     Example: `make_folds(cohort.slide_ids, cohort.patients, cohort.labels, folds=5, seed=0)`
     """
     slides = slides_by_patient(slide_ids, patient_ids)
-    carried = _labels_by_patient(slide_ids, patient_ids, labels)
+    carried = labels_by_patient(slide_ids, patient_ids, labels)
     if not allow_similar:
         _refuse_similar("patient", patient_ids)
         _refuse_similar("site", sites or ())
@@ -93,64 +75,6 @@ def _refuse_similar(what: str, ids: Sequence[str]) -> None:
             f"{len(similar)} {what} ids are written in several ways: {'; '.join(similar)}; expected one spelling for "
             f"each {what}. Correct them, or, if they are different ones, give --allow-similar (allow_similar=True)."
         )
-
-
-def inner_split(
-    train_ids: Sequence[str],
-    patients: Sequence[str],
-    labels: Sequence[Label],
-    *,
-    fraction: float = 0.2,
-    seed: int,
-) -> tuple[tuple[str, ...], tuple[str, ...]]:
-    """(slides to fit on, slides to validate on), by patient and stratified: `fraction` of each class's patients.
-
-    Both sides get at least one patient of every class that has two; a class with one patient is only fitted.
-    Where fewer than two classes can be validated there is no validation to speak of: SplitError.
-
-    Example: `fit, val = inner_split(ids, patients, labels, fraction=0.2, seed=0)`
-    """
-    if not 0 < fraction < 1:
-        raise SplitError(f"The validation fraction is {fraction}; expected a number between 0 and 1, such as 0.2.")
-    slides = slides_by_patient(train_ids, patients)
-    carried = _labels_by_patient(train_ids, patients, labels)
-    rng = np.random.default_rng(seed)
-    held: set[str] = set()
-    for group in _strata(carried).values():
-        count = min(max(round(fraction * len(group)), 1), len(group) - 1)
-        held.update(group[i] for i in rng.permutation(len(group))[:count])
-    _enough_to_validate(held, carried)
-    fit = tuple(sorted(s for patient in slides if patient not in held for s in slides[patient]))
-    return fit, tuple(sorted(s for patient in held for s in slides[patient]))
-
-
-def member_splits(
-    train_ids: Sequence[str], patients: Sequence[str], labels: Sequence[Label], *, members: int, seed: int
-) -> list[tuple[tuple[str, ...], tuple[str, ...]]]:
-    """(slides to fit on, slides to validate on) for each member of an ensemble, by patient and stratified.
-
-    The patients of each class are dealt out to the members, so each patient is held out by one member and fitted by all
-    others. In a class with fewer patients than members some are held out by several; one patient is only fitted.
-
-    Example: `member_splits(ids, patients, labels, members=5, seed=0)[0]`
-    """
-    slides = slides_by_patient(train_ids, patients)
-    carried = _labels_by_patient(train_ids, patients, labels)
-    rng = np.random.default_rng([seed, members])
-    held: list[set[str]] = [set() for _ in range(members)]
-    for group in _strata(carried).values():
-        order = [group[i] for i in rng.permutation(len(group))] if len(group) > 1 else []
-        for number, own in enumerate(held):
-            own.update(order[number::members] or order[number % max(len(order), 1) :][:1])
-    for own in held:
-        _enough_to_validate(own, carried)
-    return [
-        (
-            tuple(sorted(s for patient in slides if patient not in own for s in slides[patient])),
-            tuple(sorted(s for patient in own for s in slides[patient])),
-        )
-        for own in held
-    ]
 
 
 def check_folds(
@@ -229,61 +153,10 @@ def describe_splits(folds: Sequence[Fold], slide_ids: Sequence[str], patient_ids
     return [said]
 
 
-def _is_id(value: object) -> bool:
-    return isinstance(value, str) and bool(value.strip())
-
-
-def _enough_to_validate(held: set[str], carried: Mapping[str, set[Label]]) -> None:
-    """Refuse patients to validate on that show fewer than two classes."""
-    validated = {label for patient in held for label in carried[patient]}
-    if len(validated) < 2:
-        counts = ", ".join(f"{label!r}: {n}" for label, n in _patients_per_class(carried).items())
-        raise SplitError(
-            f"The training part has too few patients for an inner validation (patients per class: {counts}); "
-            "at least two classes need two patients each. Train for a fixed number of epochs, or use more patients."
-        )
-
-
-def _same_length(slide_ids: Sequence[str], other: Sequence[object], name: str) -> None:
-    if len(slide_ids) != len(other):
-        raise SplitError(f"{len(slide_ids)} slide ids and {len(other)} {name}; expected one for every slide.")
-
-
-def _labels_by_patient(
-    slide_ids: Sequence[str], patient_ids: Sequence[str], labels: Sequence[Label]
-) -> dict[str, set[Label]]:
-    """{patient: labels its slides carry}. Two classes at least, and no slide without a label."""
-    _same_length(slide_ids, labels, "labels")
-    if bare := [slide for slide, label in zip(slide_ids, labels, strict=True) if pd.isna(label) or label == ""]:
-        raise SplitError(f"Slides without a label: {', '.join(bare)}. Leave them out, or label them.")
-    carried: dict[str, set[Label]] = defaultdict(set)
-    for patient, label in zip(patient_ids, labels, strict=True):
-        carried[patient].add(label)
-    classes = set().union(*carried.values()) if carried else set()
-    if len(classes) < 2:
-        found = f"the one class {classes.pop()!r}" if classes else "no slides"
-        raise SplitError(f"Found {found}; a classifier needs at least two classes. Check the label column.")
-    return dict(sorted(carried.items()))
-
-
-def _patients_per_class(carried: Mapping[str, set[Label]]) -> dict[Label, int]:
-    """{label: patients with a slide of it}, rarest first."""
-    count = Counter(label for labels in carried.values() for label in labels)
-    return dict(sorted(count.items(), key=lambda item: (item[1], str(item[0]))))
-
-
-def _strata(carried: Mapping[str, set[Label]]) -> dict[Label, list[str]]:
-    """{label: patients}, each patient once: under the rarest label it carries, the one hardest to spread."""
-    strata: dict[Label, list[str]] = {label: [] for label in _patients_per_class(carried)}
-    for patient, labels in carried.items():
-        strata[next(label for label in strata if label in labels)].append(patient)
-    return {label: group for label, group in strata.items() if group}
-
-
 def _enough_patients(carried: Mapping[str, set[Label]], folds: int) -> None:
     if folds < 2:
         raise SplitError(f"{folds} folds asked for; cross-validation needs at least 2.")
-    few = {label: n for label, n in _patients_per_class(carried).items() if n < folds}
+    few = {label: n for label, n in patients_per_class(carried).items() if n < folds}
     if few:
         least = min(few.values())
         remedy = f"Use {least} folds, or merge" if least > 1 else "Merge"
@@ -296,7 +169,7 @@ def _enough_patients(carried: Mapping[str, set[Label]], folds: int) -> None:
 
 def _trainable(fold_of: Mapping[str, int], carried: Mapping[str, set[Label]]) -> None:
     """A class within one fold would be tested by a model that never saw it. It takes few sites, or odd mixed labels."""
-    for label, count in _patients_per_class(carried).items():
+    for label, count in patients_per_class(carried).items():
         if len({fold_of[patient] for patient, labels in carried.items() if label in labels}) == 1:
             raise SplitError(
                 f"All {count} patients of class {label!r} fall into one fold, which could then not be trained on them; "
@@ -314,7 +187,7 @@ def _deal_patients(
     """
     fold_of: dict[str, int] = {}
     held_patients, held_slides = [0] * folds, [0] * folds
-    for group in _strata(carried).values():
+    for group in strata_of(carried).values():
         shuffled = sorted((group[i] for i in rng.permutation(len(group))), key=lambda p: -len(slides[p]))
         for start in range(0, len(shuffled), folds):
             dealt = shuffled[start : start + folds]
@@ -327,8 +200,8 @@ def _deal_patients(
 
 
 def _site_by_patient(slide_ids: Sequence[str], patient_ids: Sequence[str], sites: Sequence[str]) -> dict[str, str]:
-    _same_length(slide_ids, sites, "sites")
-    if bare := [slide for slide, site in zip(slide_ids, sites, strict=True) if not _is_id(site)]:
+    same_length(slide_ids, sites, "sites")
+    if bare := [slide for slide, site in zip(slide_ids, sites, strict=True) if not is_id(site)]:
         raise SplitError(f"Slides without a site: {', '.join(bare)}. Fill the sites in, or split without them.")
     found: dict[str, set[str]] = defaultdict(set)
     for patient, site in zip(patient_ids, sites, strict=True):
@@ -350,7 +223,7 @@ def _place_sites(
             f"{len(names)} sites ({', '.join(names)}) for {folds} folds; a site stays within one fold, so at least "
             f"{folds} are needed. Use {'fewer folds' if len(names) > 1 else 'more sites'}, or split without sites."
         )
-    classes = list(_patients_per_class(carried))
+    classes = list(patients_per_class(carried))
     row = {site: i for i, site in enumerate(names)}
     counts = np.zeros((len(names), len(classes) + 1))  # (site, class), and all patients in the last column
     for patient, labels in carried.items():

@@ -97,8 +97,8 @@ def with_choices(
     if choices and not chosen:
         options = list(next(iter(choices.values())).options)
         raise ConfigError(
-            f"choose: none of {', '.join(variants)} uses {', '.join(options)}, so there is nothing to choose. Add a "
-            "method that does, or leave choose out."
+            f"choose: none of {', '.join(variants)} can choose {', '.join(options)}: it does not use them, or is a "
+            "committee, whose members have values of their own. Add a method that can, or leave choose out."
         )
     return {"variants": own, "choices": chosen}
 

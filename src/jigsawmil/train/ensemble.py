@@ -13,7 +13,8 @@ from numpy.typing import NDArray
 from torch import nn
 
 from ..cohort.cohort import Cohort
-from ..cohort.splits import Fold, member_splits
+from ..cohort.inner_splits import member_splits
+from ..cohort.splits import Fold
 from ..errors import SplitError
 from ..nn.model import Model
 from ..tasks import get_task
@@ -75,10 +76,9 @@ def splits_of_members(cohort: Cohort, split: Fold, settings: Settings, seed: int
     count = len(settings.each_member())
     if count == 1 or split.val or not settings.train.patience:
         return [split] * count
-    rows = cohort.rows_of(split.train)
-    patients, labels = list(cohort.patients[rows]), list(cohort.strata[rows])
     try:
-        parts = member_splits(split.train, patients, labels, members=parts_held_out(settings), seed=seed)
+        known = cohort.for_split(split.train)
+        parts = member_splits(split.train, **known, members=parts_held_out(settings), seed=seed)
     except SplitError as error:
         raise SplitError(f"{error} (patience = 0 does that.)") from error
     own = [Fold(train=train, val=val, test=split.test) for train, val in parts]

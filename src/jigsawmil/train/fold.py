@@ -3,7 +3,8 @@
 from collections.abc import Callable
 from pathlib import Path
 
-from ..cohort.splits import Fold, inner_split
+from ..cohort.inner_splits import inner_split
+from ..cohort.splits import Fold
 from ..config import require
 from ..errors import SplitError
 from ..nn.model import Model, seeded_model
@@ -48,10 +49,8 @@ def fit_split(
         slides = train if member is not None else train + val
         return model, fit_regression(model, feed, slides, config, seed=own, on_epoch=on_epoch)
     if config.patience and not val:
-        rows = cohort.rows_of(train)
-        patients, labels = list(cohort.patients[rows]), list(cohort.strata[rows])
         try:
-            parts = inner_split(train, patients, labels, fraction=config.validation, seed=seed)
+            parts = inner_split(train, **cohort.for_split(train), fraction=config.validation, seed=seed)
         except SplitError as error:
             raise SplitError(f"{error} (patience = 0 does that.)") from error
         train, val = map(list, parts)
