@@ -27,7 +27,7 @@ if TYPE_CHECKING:
     from ..study.study import Study
 
 COMPARED = ("abmil", DEFAULT_METHOD)  # unless methods are named: what needs no positions, and what we recommend
-DEMO = ("abmil", PAPER_METHOD, DEFAULT_METHOD)
+DEMO, QUICK = ("abmil", PAPER_METHOD, DEFAULT_METHOD), {"epochs": 12, "patience": 4, "members": 1}
 
 
 @app.command()
@@ -56,7 +56,7 @@ def demo(out: Out = Path("demo"), jobs: Jobs = 2, quiet: Quiet = False) -> None:
     )
     study = Study(
         cohorts={"arrangement": cohort_spec({"labels": cohort / "labels.csv", "features": cohort / "features"})},
-        variants={name: Settings.from_flat({"method": name, "epochs": 12, "patience": 4}) for name in DEMO},
+        variants={name: Settings.from_flat({"method": name, **QUICK}) for name in DEMO},
         attention=True,
     )
     show_study(study, out / "run", WhereOptions(jobs), quiet)
