@@ -12,7 +12,7 @@ import torch
 from jigsawmil.bags import survey as module
 from jigsawmil.bags.bag import Bag
 from jigsawmil.bags.digest import content_of, state_of
-from jigsawmil.bags.formats import write_bag
+from jigsawmil.bags.formats import hdf5, write_bag
 from jigsawmil.bags.survey import Survey, survey_all, survey_bag
 from jigsawmil.cohort.feature_audit import mixed_features, same_features, slide_faults
 from jigsawmil.errors import FeatureError
@@ -34,6 +34,7 @@ def write(path: Path, *, seed: int = 0, step: float = 256.0, n: int = N, **bag: 
 
 def spoil(path: Path, name: str, value: float, rows: Any = ...) -> Path:
     with h5py.File(path, "a") as file:
+        hdf5.unseal(file)
         values = file[name][...].astype(float)
         del_attrs = dict(file[name].attrs)
         values[rows] = value
@@ -65,6 +66,7 @@ def test_bad_data_are_found(tmp_path: Path, name: str, value: float, rows: Any, 
 @pytest.mark.parametrize("value", [-512.0, 0.0, np.nan, np.inf, "much", [1.0, 2.0]])
 def test_lengths_that_are_none_are_refused(tmp_path: Path, what: str, value: Any) -> None:
     with h5py.File(write(tmp_path / "a.h5"), "a") as file:
+        hdf5.unseal(file)
         file["coords"].attrs[what] = value
     with pytest.raises(FeatureError, match=r"a\.h5: the file states (mpp|patch_size) .*expected a number above zero"):
         survey_bag(tmp_path / "a.h5")
@@ -72,6 +74,7 @@ def test_lengths_that_are_none_are_refused(tmp_path: Path, what: str, value: Any
 
 def test_patches_outside_of_the_slide(tmp_path: Path) -> None:
     with h5py.File(write(tmp_path / "a.h5"), "a") as file:
+        hdf5.unseal(file)
         file["coords"].attrs.update(level0_width=1000, level0_height=2000)
     [fault] = survey_bag(tmp_path / "a.h5").faults
     assert (fault.kind, fault.text) == ("outside-slide", "16 of 40 patches, slide 1000 x 2000")

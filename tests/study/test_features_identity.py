@@ -9,6 +9,7 @@ from typing import Any
 import h5py
 import pytest
 
+from jigsawmil.bags.formats import hdf5
 from jigsawmil.errors import FeatureError, StudyError
 from jigsawmil.study.executors import Event
 from jigsawmil.study.run import Run
@@ -30,6 +31,7 @@ def change(folder: Path, *, add: float = 0.0, encoder: str | None = None, slides
     """Other features of the same shapes under the same names."""
     for path in sorted((folder / "features").iterdir())[:slides]:
         with h5py.File(path, "a") as file:
+            hdf5.unseal(file)
             file["features"][...] = file["features"][...] + add
             if encoder is not None:
                 file["features"].attrs["encoder"] = encoder
@@ -61,6 +63,7 @@ def test_another_resolution_of_the_same_files_is_refused(
 ) -> None:
     for path in (own / "features").iterdir():
         with h5py.File(path, "a") as file:
+            hdf5.unseal(file)
             del file["coords"].attrs["mpp"]
     for mpp in (0.25, 0.5):
         study = study_of(own, ("abmil",), cohorts={"c": spec(own, mpp=mpp)})

@@ -12,6 +12,7 @@ import pandas as pd
 import pytest
 from safetensors.numpy import load_file
 
+from jigsawmil.bags.formats import hdf5
 from jigsawmil.cohort.cohort import Cohort
 from jigsawmil.errors import ConfigError, LabelError, StudyError
 from jigsawmil.study import executors
@@ -99,6 +100,7 @@ def broken(own: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     """A slide with NaN where no sample was taken, so that it is found in the jobs."""
     path = sorted((own / "features").iterdir())[2]
     with h5py.File(path, "a") as file:
+        hdf5.unseal(file)
         file["features"][5, 0] = np.nan
     monkeypatch.setattr("jigsawmil.bags.survey.check_finite", lambda *_: None)
     return path
