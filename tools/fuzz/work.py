@@ -4,6 +4,7 @@ import json
 import shutil
 import sys
 import traceback
+from itertools import product
 from pathlib import Path
 from typing import Any
 
@@ -54,8 +55,8 @@ def judge(target: Target, root: Path, whole: Answer, how: str) -> tuple[str, str
 
 
 def may_invent(root: Path, how: str) -> bool:
-    """Whether zeros can be of a library's making: of chunks, or of a dataset without a place in the file. Other zeros
-    were read from another place of the file, or put there by the damage."""
+    """Whether zeros can be of a library's making: of chunks or datasets that have no place in the file. Other zeros were
+    read from a place of the file, if perhaps from a wrong one, or put there by the damage."""
     if how.split()[0] in ("move", "number", "insert", "lose"):
         return False
     if any(path.suffix == ".zarr" for path in root.rglob("*")):
@@ -65,9 +66,21 @@ def may_invent(root: Path, how: str) -> bool:
             continue
         with h5py.File(path) as file:
             found = [file[key] for key in file]
-            if any(one.chunks or one.id.get_offset() is None for one in found if isinstance(one, h5py.Dataset)):
+            if any(not _has_places(one) for one in found if isinstance(one, h5py.Dataset)):
                 return True
     return False
+
+
+def _has_places(dataset: h5py.Dataset) -> bool:
+    if not dataset.chunks:
+        return dataset.id.get_offset() is not None
+    corners = product(*(range(0, end, step) for end, step in zip(dataset.shape, dataset.chunks, strict=True)))
+    try:
+        for corner in corners:
+            dataset.id.read_direct_chunk(corner)
+    except (OSError, RuntimeError, ValueError):
+        return False
+    return True
 
 
 def peak() -> int:
