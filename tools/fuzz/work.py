@@ -55,7 +55,7 @@ def judge(target: Target, root: Path, whole: Answer, how: str) -> tuple[str, str
 
 
 def may_invent(root: Path, how: str) -> bool:
-    """Whether zeros can be of a library's making: of chunks or datasets that have no place in the file. Other zeros were
+    """Whether zeros can be of a library's making: of chunks or datasets without a place in the file. Other zeros were
     read from a place of the file, if perhaps from a wrong one, or put there by the damage."""
     if how.split()[0] in ("move", "number", "insert", "lose"):
         return False
