@@ -19,7 +19,7 @@ from jigsawmil.bags.formats import write_bag
 from jigsawmil.errors import ConfigError, FeatureError, LabelError, StudyError
 from jigsawmil.synthetic.phantom import make_phantom
 from jigsawmil.train.checkpoint import load_model, save_model
-from jigsawmil.train.estimator import SlideClassifier
+from jigsawmil.train.estimator import SlideClassifier, SlideRegressor, SlideSurvival
 from jigsawmil.train.settings import Settings
 
 METHOD = "graph-abmil+jigsaw"
@@ -319,3 +319,22 @@ def test_a_preset_sets_what_is_not_given() -> None:
     assert "preset" not in classifier.get_params()  # it has become the parameters it stands for
     with pytest.raises(ConfigError, match="found 'papers', expected one of default, paper"):
         SlideClassifier(preset="papers")
+
+
+def test_values_and_outcomes_are_learnt_as_classes_are(phantom: Cohort, tmp_path: Path) -> None:
+    bags = phantom[0][:12]
+    strength = np.array([float(bag.features.mean()) for bag in bags])
+    regressor = clone(SlideRegressor(**SMALL)).fit(bags, 100 * strength + 7)
+    assert np.allclose(regressor.predict(bags).mean(), (100 * strength + 7).mean(), atol=100 * strength.std() + 1)
+    outcomes = [(float(10 + i), i % 3 != 0) for i in range(12)]
+    model = SlideSurvival(loss="cox", **SMALL).fit(bags, outcomes)
+    curves = model.predict_survival(bags)
+    assert curves.shape == (12, len(model.unique_times_))
+    assert (np.diff(curves, axis=1) <= 0).all()
+    assert 0 <= model.score(bags, outcomes) <= 1
+    model.save(tmp_path / "model")
+    again = SlideSurvival.load(tmp_path / "model")
+    assert again.get_params()["loss"] == "cox"
+    np.testing.assert_array_equal(again.predict(bags), model.predict(bags))
+    with pytest.raises(StudyError, match="the task survival, expected one that predicts a measured value"):
+        SlideRegressor.load(tmp_path / "model")

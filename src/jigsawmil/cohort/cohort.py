@@ -42,7 +42,6 @@ class Columns(TypedDict, total=False):
     sheet: str | None
     time_column: str | None
     event_column: str | None
-    label_columns: str | None
 
 
 @dataclass(frozen=True)

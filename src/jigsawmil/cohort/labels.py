@@ -93,7 +93,6 @@ def read_labels(
     sheet: str | None = None,
     time_column: str | None = None,
     event_column: str | None = None,
-    label_columns: str | None = None,
     task: str | Task | None = None,
 ) -> LabelTable:
     """Read a CSV, TSV or XLSX of labels. Columns are recognised by the names that tools give them, or named by option.
@@ -106,7 +105,6 @@ def read_labels(
     """
     named = {
         "label_column": label_column, "time_column": time_column, "event_column": event_column,
-        "label_columns": label_columns,
     }  # fmt: skip
     kind = column_task(task, [name for name, column in named.items() if column is not None])
     table = read_table(Path(path), sheet)

@@ -47,12 +47,11 @@ class CohortOptions:
     task: str | None = setting(
         None,
         "What is predicted: binary, multiclass or ordinal; regression (--label-column age); survival (--time-column "
-        "OS_MONTHS --event-column OS_STATUS); multilabel (--label-columns ER,PR). Default: binary for two classes, "
+        "OS_MONTHS --event-column OS_STATUS). Default: binary for two classes, "
         "multiclass for more.",
     )
     time_column: str | None = setting(None, "Column of times, of the task survival.")
     event_column: str | None = setting(None, "Column that says whether the time is that of an event, of survival.")
-    label_columns: str | None = setting(None, "Columns of several targets, such as ER,PR, of the task multilabel.")
 
     def given(self) -> dict[str, Any]:
         """What differs from the defaults."""

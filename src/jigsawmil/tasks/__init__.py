@@ -39,6 +39,7 @@ SHARED = {"task", "classes", "heads", "value_heads", "numeric"}  # files that ho
 _files = [file.name for file in pkgutil.iter_modules(__path__) if file.name not in SHARED]
 TASKS: dict[str, Task] = {task.name: task for task in (import_module(f".{name}", __name__).TASK for name in _files)}
 BINARY, MULTICLASS, ORDINAL = (TASKS[kind.name] for kind in (BinaryTask, MulticlassTask, OrdinalTask))
+VALUE, OUTCOME = "regression", "survival"  # the tasks of the estimators of values and of outcomes
 
 
 def register_task(task: Task) -> None:
@@ -125,6 +126,8 @@ def reading_options(name: str, classes: Sequence[str]) -> dict[str, Any]:
     Example: `reading_options("binary", ("benign", "tumour"))`
     """
     task, asked = get_task(name), dict[str, Any]()
+    if not task.of_classes:
+        return {"task": name}
     if task is ORDINAL:
         asked = {"ordinal": True}
     elif task is not choose_task(classes):

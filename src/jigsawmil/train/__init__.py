@@ -17,13 +17,13 @@ if TYPE_CHECKING:
     from .checkpoint import ModelCard, load_model, save_model
     from .choice import Choice
     from .config import LambdaConfig, TrainConfig
-    from .estimator import SlideClassifier
+    from .estimator import SlideClassifier, SlideRegressor, SlideSurvival
     from .policies import POLICIES, Policy
     from .settings import Settings
 else:
     __getattr__ = attach(__name__, __file__)
 
 __all__ = [
-    "POLICIES", "Choice", "LambdaConfig", "ModelCard", "Policy", "Settings", "SlideClassifier", "TrainConfig",
-    "apply_model", "load_model", "save_model",
+    "POLICIES", "Choice", "LambdaConfig", "ModelCard", "Policy", "Settings", "SlideClassifier", "SlideRegressor",
+    "SlideSurvival", "TrainConfig", "apply_model", "load_model", "save_model",
 ]  # fmt: skip
