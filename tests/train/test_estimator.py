@@ -324,10 +324,10 @@ def test_a_preset_sets_what_is_not_given() -> None:
 def test_values_and_outcomes_are_learnt_as_classes_are(phantom: Cohort, tmp_path: Path) -> None:
     bags = phantom[0][:12]
     strength = np.array([float(bag.features.mean()) for bag in bags])
-    regressor = clone(SlideRegressor(**SMALL)).fit(bags, 100 * strength + 7)
+    regressor = clone(SlideRegressor("graph-abmil", **SMALL)).fit(bags, 100 * strength + 7)
     assert np.allclose(regressor.predict(bags).mean(), (100 * strength + 7).mean(), atol=100 * strength.std() + 1)
     outcomes = [(float(10 + i), i % 3 != 0) for i in range(12)]
-    model = SlideSurvival(loss="cox", **SMALL).fit(bags, outcomes)
+    model = SlideSurvival("graph-abmil", loss="cox", **SMALL).fit(bags, outcomes)
     curves = model.predict_survival(bags)
     assert curves.shape == (12, len(model.unique_times_))
     assert (np.diff(curves, axis=1) <= 0).all()
