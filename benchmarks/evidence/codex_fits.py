@@ -48,7 +48,7 @@ class Bench:
             graph = settings.graph if settings.needs_graph else None
             feed = self.feed(graph, settings.model.raster, settings.level, shuffle)
             model, _ = fit_split(feed, fold, settings, seed, number)
-            table, _ = predict_table(model, feed, feed.bags_of(fold.test), settings)
+            table = predict_table(model, feed, feed.bags_of(fold.test), settings).table
             write(path, table.to_csv(index=False))
             self.made += 1
         text = {"slide_id": str, "patient_id": str, "label": str}

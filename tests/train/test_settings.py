@@ -34,10 +34,10 @@ def test_the_defaults_are_those_of_the_configs() -> None:
     assert (Settings().method, Settings().members, single().members) == (DEFAULT_METHOD, 3, 1)
 
 
-SKIPPED = {"in_dim", "task", "classes"}  # the cohort's
+SKIPPED = {"in_dim", "task", "classes", "covariate_columns"}  # the cohort's
 ORDER = """method level members graph k radius sigma normalise ties conv hidden layers heads attention_dim
 attention_bias gated dropout input_dropout edge_dropout jigsaw grid bins share jigsaw_head imposters imposter_loss kinds
-loss options lambda_ lambda_a lambda_b lambda_every lambda_unit epochs patience validation margin lr weight_decay
+covariates loss options lambda_ lambda_a lambda_b lambda_every lambda_unit epochs patience validation margin lr weight_decay
 batch_size patch_dropout clip class_weights device precision"""
 
 
@@ -63,8 +63,8 @@ def test_every_field_of_the_configs_can_be_set_and_no_other() -> None:
 def test_names_and_their_order_are_those_of_the_files_that_exist() -> None:
     """job.json, model.json and study files hold them; a new setting is added here too."""
     assert list(Settings().flat()) == ORDER.split()
-    assert list(dataclasses.asdict(single().model_config(8, "binary", 2)))[:5] == [
-        *("method", "in_dim", "task", "classes", "conv")
+    assert list(dataclasses.asdict(single().model_config(8, "binary", 2)))[:6] == [
+        *("method", "in_dim", "task", "classes", "covariate_columns", "conv")
     ]
 
 
@@ -165,7 +165,7 @@ def test_whole_numbers_are_numbers() -> None:
     assert Settings(lr=1, sigma=2, lambda_=1).train.lambda_.rule().rule(5.0, 5.0) == 1.0
 
 
-NO_PRESETS_BUSINESS = {"loss", "options", "level", "device"}  # what is trained, and where
+NO_PRESETS_BUSINESS = {"covariates", "loss", "options", "level", "device"}  # what is trained, and where
 NO_PRESETS_BUSINESS |= {"radius", "validation", "margin"}  # no effect
 
 

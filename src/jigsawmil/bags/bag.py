@@ -1,7 +1,8 @@
 """One slide as the rest of the program sees it."""
 
+from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Literal
+from typing import TYPE_CHECKING, Any, Literal
 
 from ..errors import FeatureError
 
@@ -21,6 +22,7 @@ class Bag:
     patch_size: edge of a patch in the unit of `coords`; None where neither file nor caller states it.
     mpp: microns per level-0 pixel; None where unknown.
     placed: whether it is known where the patches lie; if not, as for the embedding of a whole slide, coords are zeros.
+    covariates: what is known of the patient, such as {"age": 66, "sex": "F"}, for models that use it.
 
     Example: `Bag(slide_id="a", features=torch.rand(100, 1024), coords=512 * torch.rand(100, 2).double())`
     """
@@ -34,6 +36,7 @@ class Bag:
     encoder: str | None = None
     source: str = "memory"  # the format it was read from
     placed: bool = True
+    covariates: Mapping[str, Any] | None = None
 
     def __repr__(self) -> str:
         size = "" if self.patch_size is None else f", patches of {self.patch_size:g} {self.unit}"

@@ -85,6 +85,8 @@ def train(
     method = preset_method(options.preset) if method is None else method
     check_method(method, "--method")
     settings, source, choice = options.settings(method), target.source(table), chosen.choice()
+    if source.options.covariates:
+        settings = settings.replace(covariates=True)
     refuse_model(out)
     tried = list(choice.candidates(settings)) if choice is not None else []
     if len(tried) == 1:
@@ -150,7 +152,10 @@ def predict(
         model, inputs, out=out, heatmap=heatmap, attention=attention, attribution=attribution, device=device,
         patch_size=patch_size, unit=unit, features_key=features_key, coords_key=coords_key,
         options=options, patients=patients.table(),
+        labels=patients.labels, slide_column=patients.slide_column,
     )  # fmt: skip
+    for note in predictor.notes:
+        screen.print(f"Note: {note}", soft_wrap=True, highlight=False)
     show_left_out(predictor.inputs.left_out, screen)
     if predictor.extraction:
         _extract(predictor.extraction, screen, quiet)

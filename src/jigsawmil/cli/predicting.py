@@ -30,7 +30,10 @@ class PatientOptions:
 
     labels: Annotated[
         Path | None,
-        typer.Option(help="Table of slides and patients (a label table will do): also one prediction per patient."),
+        typer.Option(
+            help="Table of slides and patients (a label table will do): also one prediction per patient; with the "
+            "covariates that the model uses, if it uses some."
+        ),
     ] = None
     slide_column: Annotated[str | None, typer.Option(help=COHORT["slide_column"].help)] = None
     patient_column: Annotated[str | None, typer.Option(help=COHORT["patient_column"].help)] = None

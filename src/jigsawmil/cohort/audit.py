@@ -13,8 +13,9 @@ from ..bags.spelling import plain_id, spellings
 from ..bags.survey import Survey
 from ..errors import FeatureError, LabelError
 from ..tasks import Task, choose_task, sort_classes
+from .covariates import Covariate, check_patients, recognise
 from .feature_audit import mixed_features, same_features, slide_faults
-from .labels import LabelTable, listed
+from .labels import COVARIATE, LabelTable, listed
 from .overview import Overview, overview
 from .tables import MISSING, is_unknown
 
@@ -45,6 +46,8 @@ PROBLEMS: dict[str, tuple[Severity, About]] = {
     "constant": ("error", "labels"),
     "several-outcomes": ("error", "labels"),
     "mixed-patients": ("note", "labels"),
+    "covariate": ("error", "labels"),
+    "missing-covariate": ("note", "labels"),
     "no-features": ("error", "features"),  # these three are notes under skip_missing
     "unreadable": ("error", "features"),
     "empty": ("error", "features"),
@@ -113,6 +116,7 @@ class Entry(NamedTuple):
     site: str | None
     path: Path | None
     survey: Survey
+    covariates: tuple[str, ...] = ()  # cells, in the order of the columns
 
     @property
     def info(self) -> BagInfo:
@@ -146,6 +150,7 @@ class Audit:
     left_out: tuple[LeftOut, ...]
     task: Task
     overview: Overview = field(default_factory=Overview)
+    covariates: tuple[Covariate, ...] = ()
 
     @property
     def errors(self) -> tuple[Problem, ...]:
@@ -224,10 +229,13 @@ def audit(
         else:
             readable[slide_id] = survey
     entries = tuple(
-        Entry(slide_id, *labelled[slide_id][:2], labelled[slide_id].site or None, found[slide_id], survey)
+        Entry(
+            slide_id, *labelled[slide_id][:2], labelled[slide_id].site or None, found[slide_id], survey,
+            labelled[slide_id].covariates,
+        )
         for slide_id, survey in readable.items()
         if survey.info.n > 0
-    )
+    )  # fmt: skip
     faults = list(slide_faults(entries))
     bad = {name: problem.kind for problem in faults if skip_bad and problem.kind in BAD for name in problem.names}
     entries = tuple(entry for entry in entries if entry.slide_id not in bad)
@@ -242,6 +250,7 @@ def audit(
     kind = choose_task((label for _, label in pairs), task, ordinal)
     _label_problems(tell, pairs, labels.level, kind)
     _similar_names(tell, entries)
+    columns = _covariates(tell, labels.covariates, entries)
     tell("no-features", "labelled slide", "without a feature file", absent, hint + tell.way_out("no-features"))
     tell("unreadable", "labelled slide", "with an unreadable file", broken, tell.way_out("unreadable"), broken.values())
     tell("empty", "labelled slide", "without a single patch", empty, tell.way_out("empty"))
@@ -266,7 +275,7 @@ def audit(
     ]
     once = tuple({entry.name: entry for entry in reversed(left_out)}.values())[::-1]  # by its first reason
     seen = overview(labels.columns, entries, _positive([entry.label for entry in entries], kind, positive))
-    return Audit(labels.source, tuple(tell.problems), entries, once, kind, seen)
+    return Audit(labels.source, tuple(tell.problems), entries, once, kind, seen, columns)
 
 
 def _positive(labels: Sequence[str], task: Task, positive: str | None) -> str | None:
@@ -281,6 +290,7 @@ class _Row(NamedTuple):
     patient_id: str = ""
     label: str = ""
     site: str = ""
+    covariates: tuple[str, ...] = ()
 
 
 class _Teller:
@@ -318,11 +328,31 @@ def _slides(labels: LabelTable) -> dict[str, _Row]:
     """Slide id -> what the table says: of each cell, the first that is not missing."""
     slides: dict[str, _Row] = {}
     columns = [labels.rows[name] for name in ("slide_id", "patient_id", "label", "site")]
-    for slide_id, *cells in zip(*columns, strict=True):
+    clinical = zip(*(labels.rows[COVARIATE + name] for name in labels.covariates), strict=True)
+    for slide_id, *cells in zip(*columns, clinical if labels.covariates else [()] * len(labels.rows), strict=True):
         if slide_id:
             before = slides.get(slide_id, _Row())
-            slides[slide_id] = _Row(*(old or new for old, new in zip(before, cells, strict=True)))
+            first = before.covariates or ("",) * len(cells[-1])
+            merged = tuple(old or new for old, new in zip(first, cells[-1], strict=True))
+            named = (before.patient_id, before.label, before.site)
+            patient, label, site = (old or new for old, new in zip(named, cells[:3], strict=True))
+            slides[slide_id] = _Row(patient, label, site, merged)
     return slides
+
+
+def _covariates(tell: _Teller, names: Sequence[str], entries: Sequence[Entry]) -> tuple[Covariate, ...]:
+    """What the clinical columns hold, and what is wrong with them."""
+    found = []
+    for index, name in enumerate(names if entries else ()):
+        cells = [entry.covariates[index] for entry in entries]
+        try:
+            found.append(recognise(name, cells))
+            check_patients(name, ((entry.patient_id, cell) for entry, cell in zip(entries, cells, strict=True)))
+        except LabelError as error:
+            tell.once("covariate", str(error).rstrip("."))
+        blank = [entry.slide_id for entry, cell in zip(entries, cells, strict=True) if not cell]
+        tell("missing-covariate", "slide", f"without {name}", blank, "Models take the mean of their training fold.")
+    return tuple(found)
 
 
 def _table_problems(tell: _Teller, labels: LabelTable, slides: Mapping[str, _Row]) -> None:

@@ -22,7 +22,8 @@ from ..errors import FeatureError, LabelError
 from ..tasks import choose_task, column_task, get_task
 from ..tasks.task import Values
 from .audit import Audit, Entry, LeftOut, audit
-from .labels import LabelTable, listed, patients_of, plain_labels, read_labels, slide_name, tcga_site
+from .covariates import Covariate, cell_text, covariates_of_bags
+from .labels import COVARIATE, LabelTable, listed, patients_of, plain_labels, read_labels, slide_name, tcga_site
 from .tables import is_unknown
 
 OnProgress = Callable[[int, int], None]
@@ -42,6 +43,7 @@ class Columns(TypedDict, total=False):
     sheet: str | None
     time_column: str | None
     event_column: str | None
+    covariates: str | None
 
 
 @dataclass(frozen=True)
@@ -58,6 +60,7 @@ class LabelledSlide:
     site: str | None = None
     placed: bool = True
     survey: Survey | None = field(default=None, repr=False, compare=False)
+    covariates: tuple[str, ...] = ()  # cells of the clinical columns
 
 
 @dataclass(frozen=True, eq=False)
@@ -81,6 +84,7 @@ class Cohort:
     left_out: tuple[LeftOut, ...]
     notes: tuple[str, ...]
     read_slide: Callable[[LabelledSlide], Bag] = field(repr=False)
+    covariates: tuple[Covariate, ...] = ()  # clinical columns
 
     @classmethod
     def read(
@@ -162,6 +166,8 @@ class Cohort:
         whose, note = patients_of(list(kept)) if patients is None else ([str(patient) for patient in patients], "")
         rows = pd.DataFrame({"slide_id": list(kept), "patient_id": whose, "label": values, "line": range(len(bags))})
         rows["site"] = [tcga_site(slide_id) for slide_id in kept]
+        for name in covariates_of_bags(bags):
+            rows[COVARIATE + name] = [cell_text((bag.covariates or {}).get(name)) for bag in bags]
         table = LabelTable(rows, "memory", "slide", {"label": "labels"}, tuple(filter(None, [*notes, note])))
         surveys = {slide_id: Survey(info=_info(bag)) for slide_id, bag in kept.items()}
         report = audit(table, dict.fromkeys(kept), surveys, allow_similar=allow_similar, ordinal=ordinal, task=task)
@@ -228,7 +234,13 @@ class Cohort:
 
     def bag(self, index: int) -> Bag:
         """The bag of one slide, read from its file if it is not in memory."""
-        return self.read_slide(self.slides[index])
+        slide = self.slides[index]
+        bag = self.read_slide(slide)
+        return replace(bag, covariates=self.known_of(slide)) if self.covariates else bag
+
+    def known_of(self, slide: LabelledSlide) -> dict[str, str]:
+        """The clinical covariates of a slide's patient, by name."""
+        return {column.name: cell for column, cell in zip(self.covariates, slide.covariates, strict=True)}
 
     def digest(self, index: int) -> str:
         """Of what the features of one slide hold, see `content_digest`."""
@@ -322,7 +334,9 @@ def _build(
     chosen = choose_task(labels, task, ordinal)
     classes, values = chosen.targets(labels, positive)
     slides = tuple(
-        LabelledSlide(e.slide_id, e.patient_id, _target(value), e.path, e.info.n, e.site, e.info.placed, e.survey)
+        LabelledSlide(
+            e.slide_id, e.patient_id, _target(value), e.path, e.info.n, e.site, e.info.placed, e.survey, e.covariates
+        )
         for e, value in zip(entries, values.tolist(), strict=True)
     )
     encoder = next((entry.info.encoder for entry in entries if entry.info.encoder), None)
@@ -331,7 +345,7 @@ def _build(
     tiles, encoding = _common(info.tiles for info in infos), _common(info.encoding for info in infos)
     return Cohort(
         slides, classes, chosen.name, infos[0].dim, encoder, _patch_um(infos), tiles, encoding, report.left_out, notes,
-        read,
+        read, report.covariates,
     )  # fmt: skip
 
 

@@ -18,8 +18,10 @@ from ..bags.names import slide_name
 from ..bags.spelling import plain_id, tcga_patient
 from ..errors import LabelError
 from ..tasks import Task, column_task
+from .covariates import covariate_names
 from .tables import MPP_NAMES, PATIENT_NAMES, SLIDE_NAMES, Table, option_for, read_table
 
+COVARIATE = "covariate "  # begins the names of clinical columns among the rows of a table
 TCGA_SAMPLE = re.compile(r"TCGA-[0-9A-Z]{2}-[0-9A-Z]{4}-\d{2}(?!\d)")  # 15 characters
 
 
@@ -40,6 +42,11 @@ class LabelTable:
     columns: dict[str, str]
     notes: tuple[str, ...] = ()
     resolutions: Mapping[str, float] = field(default_factory=dict)
+
+    @property
+    def covariates(self) -> list[str]:
+        """Names of the clinical columns that were read; in `rows` they begin with COVARIATE."""
+        return [c.removeprefix(COVARIATE) for c in self.rows if c.startswith(COVARIATE)]
 
     @property
     def needs_slides(self) -> bool:
@@ -93,11 +100,14 @@ def read_labels(
     sheet: str | None = None,
     time_column: str | None = None,
     event_column: str | None = None,
+    covariates: str | None = None,
     task: str | Task | None = None,
 ) -> LabelTable:
     """Read a CSV, TSV or XLSX of labels. Columns are recognised by the names that tools give them, or named by option.
 
     task: one that reads its label from other columns than one of classes, such as a time and an event.
+
+    covariates: names of clinical columns, comma separated.
 
     With `slide_table` (STAMP: PATIENT, FILENAME), `path` gives a label to a patient, and the slides come from there.
 
@@ -146,6 +156,8 @@ def read_labels(
             "line": table.lines,
         }
     )
+    for name in covariate_names(covariates):
+        rows[COVARIATE + name] = table.known(table.existing("covariate", name))
     notes = [*table.notes, *label_notes]
     if slides is not None:
         notes += slides.notes
@@ -205,7 +217,7 @@ def _join(clinical: pd.DataFrame, slides: "Table", slide: str | None, patient_co
     rest = clinical[~clinical["patient_id"].isin(set(left["patient_id"]) - {""})].assign(slide_id="")
     rows = pd.concat([rows, rest], ignore_index=True)
     rows["line"] = rows["line"].fillna(0).astype(int)
-    return rows.fillna({"label": "", "site": "", "written": ""})
+    return rows.fillna(dict.fromkeys([c for c in rows if c != "line"], ""))
 
 
 def patients_of(slide_ids: Sequence[str]) -> tuple[list[str], str]:
@@ -255,6 +267,20 @@ def read_patients(
                 "slide. Correct the table."
             )
     return found
+
+
+def read_known(path: str | Path, names: Sequence[str], *, slide_column: str | None = None) -> dict[str, dict[str, str]]:
+    """Slide -> covariates by name, from a table of slides.
+
+    Example: `read_known("labels.csv", ["age", "sex"])`
+    """
+    table = read_table(Path(path), None)
+    slide = table.pick("slide", SLIDE_NAMES, slide_column)
+    if slide is None:
+        raise LabelError(f"{table.name}: no column of slides. Found {table.found()}. Name it: {option_for('slide')}.")
+    cells = zip(*(table.known(table.existing("covariate", name)) for name in names), strict=True)
+    slides = (slide_name(value) for value in table.values(slide))
+    return {slide_id: dict(zip(names, row, strict=True)) for slide_id, row in zip(slides, cells, strict=True)}
 
 
 def group_slides(

@@ -24,6 +24,9 @@ class CohortOptions:
     slide_table: str | None = setting(None, "STAMP's second table, patient to slide file.")
     mpp_column: str | None = setting(None, "Column of microns per level-0 pixel of each slide.")
     sheet: str | None = setting(None, "Sheet of an XLSX file.")
+    covariates: str | None = setting(
+        None, "Clinical columns of the label table for models that use them, comma separated: age,sex,stage."
+    )
     mpp: float | None = setting(None, "Microns per level-0 pixel, if not stored in the files.")
     patch_size: float | None = setting(None, "Edge of a patch in level-0 pixels, if not stored in the files.")
     unit: str | None = setting(None, "Unit of coordinates, px or um, if not stored in the files.")

@@ -16,7 +16,7 @@ from ..graph_config import Raster
 from ..nn.batch import Batch, raster_extent
 from ..nn.model import Model
 from ..tasks import get_task
-from ..train.apply import Item, apply_groups, apply_model
+from ..train.apply import Item, all_missing, apply_groups, apply_model
 from ..train.checkpoint import ModelCard
 from ..train.devices import autocast
 from ..train.ensemble import Ensemble, Weights, average
@@ -177,11 +177,12 @@ def explain_each(
 
     neighbours: keep the attention between patches, where the model has one; about 0.4 kB a patch, and a second pass
     through the encoder. attribution: also of the input patches; 16 forward and backward passes, 30 to 60 times the time
-    of a prediction. reading: options of `read_bag`.
+    of a prediction. reading: options of `read_bag`. Feature files have no covariates: a model that uses some takes them
+    as missing, which no contribution of a patch depends on.
 
     Example: `for maps in explain_each(model, card, paths): write_heatmap(maps, f"{maps.bag.slide_id}.png")`
     """
-    for seen in apply_model(model, card, bags, device=device, **reading):
+    for seen in apply_model(model, card, bags, device=device, known=all_missing(card, bags), **reading):
         yield from seen_maps(model, card, seen, neighbours=neighbours, attribution=attribution)
 
 

@@ -9,14 +9,15 @@ from typing import Any, NamedTuple
 import pandas as pd
 
 from ..bags.names import slide_name
-from ..cohort.labels import listed, patients_of, read_patients
+from ..cohort.labels import listed, patients_of, read_known, read_patients
 from ..errors import ConfigError, FeatureError, LabelError
 from ..files import check_target, write_csv, writing_to
 from ..slides.extract_one import Extracted, check_masks
 from ..slides.slide import open_slide
 from ..train.answers import Answers
-from ..train.apply import apply_groups, groups_of, size_note, sort_out
+from ..train.apply import Known, apply_groups, check_known, covariates_of_card, groups_of, size_note, sort_out
 from ..train.checkpoint import load_model
+from ..train.covariates import added_by_covariates
 from ..train.from_slides import Extraction, SlideOptions, sort_inputs
 from ..train.infer import Seen
 from .heatmap import write_heatmap
@@ -25,10 +26,11 @@ from .patch_maps import PatchMaps, seen_maps
 
 class SlidePredictions(NamedTuple):
     """table: slide_id (patient_id, if the model pools patients), prediction at the threshold that training fixed,
-    probabilities, and of an ensemble logit_std, the standard deviation of the logit over its members. extracted: what
-    became of each slide that features had to be made of; those that failed are not in the table. patients: the same per
-    patient, by the mean logit of its slides; None if it is not known whose the slides are. failed: slides whose
-    features cannot be read or answered, or do not fit the model, and why; they are not in the table either."""
+    probabilities, of an ensemble logit_std, the standard deviation of the logit over its members, and what each
+    clinical covariate adds to the logit if the model uses some. extracted: what became of each slide that features had
+    to be made of; those that failed are not in the table. patients: the same per patient, by the mean logit of its
+    slides; None if it is not known whose the slides are. failed: slides whose features cannot be read or answered, or
+    do not fit the model, and why; they are not in the table either."""
 
     table: pd.DataFrame
     extracted: list[Extracted]
@@ -71,6 +73,7 @@ def predict_slides(
         patch_size=patch_size, unit=unit, features_key=features_key, coords_key=coords_key,
         options=SlideOptions(**options),
         patients=patient_table(labels, patient_column=patient_column, slide_column=slide_column),
+        labels=labels, slide_column=slide_column,
     )  # fmt: skip
     extracted = list(predictor.extraction.run()) if predictor.extraction else []
     for _ in predictor.run():
@@ -95,7 +98,7 @@ class SlidePredictor:
     What can be refused is refused when it is made. rows: the predictions so far. patient_rows: one per patient, at the
     end, if it is known whose the slides are: by `patients`, or by TCGA barcodes. failed: slides (or patients) that
     cannot be read or answered, or do not fit, and why; an error is raised only if all of them fail. note: on the size
-    of patches.
+    of patches. notes: on their covariates.
     """
 
     def __init__(
@@ -114,6 +117,8 @@ class SlidePredictor:
         coords_key: str | None = None,
         options: SlideOptions,
         patients: Mapping[str, str] | None = None,
+        labels: str | Path | None = None,
+        slide_column: str | None = None,
     ) -> None:
         self._model, self.card = load_model(model)
         self.inputs = sort_inputs(inputs)
@@ -134,6 +139,8 @@ class SlidePredictor:
         self.patient_rows = list[dict[str, Any]]()
         self.failed, self.note = dict[str, FeatureError](), ""
         self.patient_of = self._whose([*self.inputs.features, *slides], patients)
+        self._known = self._covariates(labels, slide_column)
+        self.notes = check_known(self.card, [*self.inputs.features, *slides], self._known)
         self._reading = {
             "mpp": None if slides else mpp, "patch_size": patch_size, "unit": unit, "features_key": features_key,
             "coords_key": coords_key,
@@ -146,6 +153,12 @@ class SlidePredictor:
         """Feature files: those given, and those that were made."""
         return [*self.inputs.features, *(self.extraction.files if self.extraction else ())]
 
+    def _covariates(self, labels: str | Path | None, slide_column: str | None) -> Known:
+        names = [column.name for column in covariates_of_card(self.card)]
+        if names and labels is None:
+            raise ConfigError(f"The model uses {', '.join(names)}. Give the table that has these columns: --labels.")
+        return read_known(labels, names, slide_column=slide_column) if names and labels is not None else {}
+
     def run(self) -> Iterator[Seen]:
         """What the model made of each; all files but the tables are written on the way, the tables at the end."""
         whose = self.patient_of
@@ -155,12 +168,14 @@ class SlidePredictor:
             raise next(iter(self.failed.values()))
         self.note = size_note(headers, self.card)
         found = apply_groups(
-            self._model, self.card, groups, device=self._device, on_failure=self._fail, **self._reading
-        )
+            self._model, self.card, groups, device=self._device, known=self._known, on_failure=self._fail,
+            **self._reading,
+        )  # fmt: skip
         for seen in found:
             patient = {"patient_id": whose[seen.name]} if seen.name in whose else {}
+            added = added_by_covariates(self._model, seen)
             case = {"patient_id" if self.card.level == "patient" else "slide_id": seen.name}
-            self.rows.append({**case, **patient, **self._answers.add(seen)})
+            self.rows.append({**case, **patient, **self._answers.add(seen), **added})
             if self._attention is not None:
                 write_attention(seen, Path(self._attention))
             if self._heatmap is not None:

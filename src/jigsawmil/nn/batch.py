@@ -2,9 +2,10 @@
 
 import dataclasses
 from bisect import bisect_right
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from itertools import accumulate, pairwise
+from typing import Any
 
 import torch
 from torch import Tensor
@@ -35,6 +36,7 @@ class Batch:
     slide_ptr: tuple[int, ...]  # slide i is patches [slide_ptr[i], slide_ptr[i + 1])
     bag_ptr: tuple[int, ...]
     slide_ids: tuple[str, ...]
+    covariates: tuple[Mapping[str, Any] | None, ...] = ()  # of each slide, see `Bag`
 
     @classmethod
     def of(cls, bags: Sequence[Bag] | Bag, graph: GraphConfig | None = GRAPH, raster: Raster = RASTER) -> "Batch":
@@ -55,7 +57,7 @@ class Batch:
         graph = build_graph(bag, config) if config else None
         ptr = (0, len(bag))
         bins = position_bins(bag.coords, raster)
-        return cls(bag.features, graph, bins, order, bag.coords, ptr, ptr, (bag.slide_id,))
+        return cls(bag.features, graph, bins, order, bag.coords, ptr, ptr, (bag.slide_id,), (bag.covariates,))
 
     def prepared_for(self, bags: Sequence[Bag], graph: GraphConfig | None, raster: Raster) -> "Batch":
         """The same patches with another graph and other bins; nothing is copied. bags: those of this batch."""
@@ -81,6 +83,7 @@ class Batch:
             _cat_ptr([b.slide_ptr for b in batches]),
             _cat_ptr([b.bag_ptr for b in batches]),
             tuple(slide for b in batches for slide in b.slide_ids),
+            tuple(values for b in batches for values in b.covariates),
         )
 
     def as_one_bag(self) -> "Batch":

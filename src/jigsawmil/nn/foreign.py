@@ -30,7 +30,7 @@ class ForeignModel(Model):
         if factory is None:
             raise ConfigError(f"method {config.method!r} is not known in this process. register_method adds it.")
         factory.check(options)
-        self.config, self.jigsaw = config, None
+        self.config, self.jigsaw, self.covariates = config, None, None
         head = get_task(config.task).head_for(1, config.classes, config.loss)
         object.__setattr__(self, "head", head)  # for what it computes: its weights are not the model's
         self.memory = head.memory  # but what it knows of the targets is

@@ -7,15 +7,17 @@ from typing import Any, NamedTuple
 import torch
 from torch import Tensor, nn
 
+from ..cohort.covariates import columns_of
 from ..config import from_mapping, require
 from ..errors import ConfigError, FeatureError
 from ..tasks import get_task
 from ..tasks.heads import Head
 from .batch import Batch
+from .covariates import CovariateCode
 from .encoder import MLP, GraphEncoder
 from .jigsaws import JIGSAWS
 from .kinds import Enrichment
-from .options import METHODS, ModelOptions, check_method, peek_method
+from .options import COVARIATES, METHODS, ModelOptions, check_method, peek_method
 from .parts import Jigsaw
 from .poolings import POOLINGS
 
@@ -26,6 +28,7 @@ class _Purpose:
     in_dim: int
     task: str = "binary"
     classes: int = 2
+    covariate_columns: str = ""  # what `covariates` are, see `cohort/covariates.py`
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -40,8 +43,14 @@ class ModelConfig(ModelOptions, _Purpose):
         if members := peek_method(self.method).members:
             raise ConfigError(f"{self.method} is several models. Train it, or build one of its kinds: {members}.")
         require("in_dim", self.in_dim, isinstance(self.in_dim, int) and self.in_dim > 0, "a whole number of at least 1")
+        if self.uses_covariates and not self.covariate_columns:
+            raise ConfigError(f"{self.method}: no covariate_columns; expected those of the covariates that it uses.")
         get_task(self.task).check_classes(self.classes)
         get_task(self.task).check_loss(self.loss)
+
+    @property
+    def uses_covariates(self) -> bool:
+        return self.covariates or self.method == COVARIATES
 
 
 class Output(NamedTuple):
@@ -51,7 +60,7 @@ class Output(NamedTuple):
     attention: Tensor  # (patch,), sums to 1 within a bag
     hidden: Tensor  # (patch, hidden)
     jigsaw_logits: Tensor | None  # (patch, grid^2); None without a position task
-    embedding: Tensor  # (bag, hidden), with kinds (bag, hidden + kinds^2)
+    embedding: Tensor  # (bag, hidden), and beside it kinds^2 columns with kinds, and those of covariates
 
 
 class Model(nn.Module, ABC):
@@ -60,6 +69,7 @@ class Model(nn.Module, ABC):
     config: ModelConfig
     head: Head  # its loss and probabilities
     jigsaw: Jigsaw | None
+    covariates: CovariateCode | None  # the last columns of the head's weight are theirs
 
     @abstractmethod
     def forward(self, batch: Batch) -> Output: ...
@@ -97,7 +107,9 @@ class PartsModel(Model):
         self.encoder: MLP | GraphEncoder = encoder(config.in_dim, config)
         self.pooling = POOLINGS[method.pooling_with(config)].of(config)
         kinds = config.kinds if method.graph else 0
-        self.head = get_task(config.task).head_for(config.hidden + kinds**2, config.classes, config.loss)
+        self.covariates = CovariateCode(columns_of(config.covariate_columns)) if config.covariates else None
+        width = config.hidden + kinds**2 + (self.covariates.width if self.covariates else 0)
+        self.head = get_task(config.task).head_for(width, config.classes, config.loss)
         self.jigsaw = JIGSAWS[config.jigsaw].of(config) if method.jigsaw else None
         self.enrichment = Enrichment(config.in_dim, kinds) if kinds else None
 
@@ -111,6 +123,8 @@ class PartsModel(Model):
         z, attention = self.pooling(hidden, batch.bags)
         if self.enrichment is not None:
             z = torch.cat([z, self.enrichment(batch.features, batch)], dim=1)
+        if self.covariates is not None:
+            z = torch.cat([z, self.covariates(batch)], dim=1)
         jigsaw_logits = self.jigsaw.logits(hidden) if self.jigsaw is not None else None
         return Output(self.head(z), attention, hidden, jigsaw_logits, z)
 
@@ -125,7 +139,7 @@ class PartsModel(Model):
         weight = self.head.weight[:, : self.config.hidden]
         share = self.pooling.contributions(output.hidden, output.attention, weight)
         if share is not None:
-            rest[:, : self.config.hidden] = 0  # what no patch has a share in: with `kinds`, who lies beside whom
+            rest[:, : self.config.hidden] = 0  # what no patch has a share in: covariates; with `kinds`, who lies where
             share = share.expand(-1, output.logits.shape[1])  # ordinal: one direction, a column per threshold
         return share, self.head(rest)  # a head is linear
 

@@ -62,6 +62,8 @@ class Method(NamedTuple):
 
 
 OF_REGRESSION = ("method", "level", "members", "class_weights")
+COVARIATES = "covariates"  # the method that looks at nothing else
+ALONE = Method(graph=False, pooling=COVARIATES, jigsaw=False, regression=True)
 UNLOADED = Method(graph=False, pooling="", jigsaw=False)  # one whose code was not imported
 
 
@@ -77,8 +79,8 @@ TORCHMIL_ROWS = {
 class _Methods(Mapping[str, Method]):
     """The rows below, and what `register_method` adds.
 
-    Found by name, but not listed: any other pooling (`mine`, `graph-mine`, `graph-mine+jigsaw`), methods that installed
-    packages bring as entry points, and `package.module:factory`, which is imported.
+    Found by name, but not listed: `covariates`, any other pooling (`mine`, `graph-mine`, `graph-mine+jigsaw`), methods
+    that installed packages bring as entry points, and `package.module:factory`, which is imported.
     """
 
     def __init__(self, rows: Mapping[str, Method]) -> None:
@@ -100,6 +102,8 @@ class _Methods(Mapping[str, Method]):
         for rows in (self._rows, self._registered, self._imported, TORCHMIL_ROWS):
             if name in rows:
                 return rows[name]
+        if name == COVARIATES:
+            return ALONE
         pooling = name.removeprefix("graph-").removesuffix("+jigsaw")
         if pooling in POOLINGS and all(row.pooling != pooling for row in self._rows.values() if not row.regression):
             return Method(name.startswith("graph-"), pooling, name.endswith("+jigsaw"))
@@ -247,6 +251,9 @@ class ModelOptions:
         "Number of patch kinds whose co-occurrence among neighbours the head sees beside the pooled state, in graph "
         "methods; 0: none, as in the paper.",
         part=GRAPH,
+    )
+    covariates: bool = setting(
+        False, "Join the covariates of the cohort (--covariates age,sex) to the slide vector before the head."
     )
     loss: str = setting(
         "",

@@ -11,7 +11,7 @@ from ..errors import StudyError
 from ..nn.convs import CONVS
 from ..nn.factories import options_of
 from ..nn.jigsaws import JIGSAWS
-from ..nn.options import DEFAULT_METHOD, METHODS, UNLOADED, Method, peek_method
+from ..nn.options import COVARIATES, DEFAULT_METHOD, METHODS, UNLOADED, Method, peek_method
 from ..nn.poolings import POOLINGS
 from ..study.run import Run
 from ..train.choice import Choice
@@ -26,6 +26,8 @@ def method_words(settings: Mapping[str, Any]) -> str:
     method, model = peek_method(s.method), s.model
     if method.foreign:
         return _foreign_words(s, method)
+    if s.method == COVARIATES:
+        return "The clinical covariates alone go into a regression; the model does not look at slides."
     if method.members:
         kinds = [method_words(own.flat()) for own in s.each_member()[:: s.members]]
         return "Several kinds of model whose logits are averaged: " + " ".join(
@@ -34,7 +36,9 @@ def method_words(settings: Mapping[str, Any]) -> str:
     pooled = "All slides of a patient are pooled into one prediction." * (s.level == "patient")
     if method.regression:
         value = "the largest value of each feature over its patches" if method.pooling == "max" else "its mean features"
-        return f"No network: each slide is described by {value}, standardised, and these go into a regression. {pooled}"
+        beside = " and the clinical covariates" if model.covariates else ""
+        words = f"each slide is described by {value}{beside}, standardised, and these go into a regression"
+        return f"No network: {words}. {pooled}"
     layers = f"{model.layers} layer{'s' * (model.layers != 1)}"
     if method.graph:
         heads = f", {model.heads} heads" if model.heads > 1 else ""
@@ -46,6 +50,8 @@ def method_words(settings: Mapping[str, Any]) -> str:
     parts.append(POOLINGS[method.pooling_with(model)].describe(model))
     jigsaw = f"jigsaw: {JIGSAWS[model.jigsaw].describe(model)}; {s.train.lambda_.rule().describe()}"
     parts.append(jigsaw if method.jigsaw else "no jigsaw")
+    if model.covariates:
+        parts.append("the clinical covariates are joined to the vector of the slide before the head")
     return f"{'. '.join(part[0].upper() + part[1:] for part in parts)}. {pooled}".strip()
 
 

@@ -9,6 +9,7 @@ import numpy as np
 import pandas as pd
 
 from ..cohort.cohort import Cohort
+from ..cohort.labels import COVARIATE
 from ..cohort.splits import Fold, describe_splits
 from ..errors import StudyError
 from ..files import unguarded, write_csv
@@ -130,6 +131,7 @@ def write_slides(run: RunFolder, cohorts: Mapping[str, Cohort]) -> None:
             "mpp": "" if slide.survey is None or slide.survey.info.mpp is None else slide.survey.info.mpp,
             "features": str(slide.path.resolve()) if slide.path else "",
             "digest": slide.survey.content if slide.survey else "",
+            **{COVARIATE + name: cell for name, cell in cohort.known_of(slide).items()},
         }
         for name, cohort in cohorts.items()
         for slide in cohort.slides

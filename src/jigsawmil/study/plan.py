@@ -16,6 +16,7 @@ from ..errors import JigsawmilError, SplitError, StudyError
 from ..files import unguarded
 from ..graph import GraphConfig
 from ..tasks import get_task
+from ..train.covariates import check_covariates
 from ..train.decision import Decision
 from ..train.ensemble import splits_of_members
 from ..train.identity import features_changes, features_record, fingerprint
@@ -47,6 +48,7 @@ def prepare(study: Study) -> tuple[dict[str, Cohort], Folds]:
             choose(f"cohorts.{name}.reference: class", label, cohorts[name].classes)
     for cohort in cohorts.values():
         check_places(cohort, study.variants.values(), shuffled=study.shuffle_control)
+        check_covariates(cohort, study.variants.values())
     if any(settings.level == "patient" for settings in study.variants.values()):
         for cohort in cohorts.values():
             check_patients(cohort)

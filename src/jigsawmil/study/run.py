@@ -13,7 +13,7 @@ import pandas as pd
 from ..bags.bag import Bag
 from ..bags.formats import find_bags, read_bag
 from ..bags.survey import content_at
-from ..cohort.labels import slide_name
+from ..cohort.labels import COVARIATE, slide_name
 from ..cohort.split_files import read_folds
 from ..cohort.splits import Fold
 from ..config import choose
@@ -211,7 +211,14 @@ class Run:
                 f"{path}: changed since the study read the features of {slide_id} from it. Give the folder that holds "
                 "them now with --features, or run the study on these."
             )
-        return replace(read_bag(path, **reading), slide_id=slide_id)
+        return replace(read_bag(path, **reading), slide_id=slide_id, covariates=self._known_of(slide_id, cohort))
+
+    def _known_of(self, slide_id: str, cohort: str) -> dict[str, str] | None:
+        """The clinical covariates of a slide's patient, from the table of slides."""
+        names = [name for name in self.slides if name.startswith(COVARIATE)]
+        row = self.slides[(self.slides["cohort"] == cohort) & (self.slides["slide_id"] == slide_id)].iloc[0]
+        known = {name.removeprefix(COVARIATE): str(row[name]) for name in names}
+        return known or None
 
 
 def is_run(path: str | Path) -> bool:
@@ -294,7 +301,7 @@ def _table(path: Path, cohort: str) -> pd.DataFrame:
     if not path.is_file() or path.stat().st_size <= 1:
         return pd.DataFrame()
     table = pd.read_csv(path, dtype=str, keep_default_na=False).rename(columns=RENAMED).map(unguarded)
-    for column in table.columns.difference(TEXT):
+    for column in (name for name in table.columns.difference(TEXT) if not name.startswith(COVARIATE)):
         table[column] = table[column].map(lambda text: float(text or "nan"))  # exactly; pandas may round the last digit
         if column in WHOLE:
             table[column] = table[column].astype(int)

@@ -10,6 +10,7 @@ from ..cohort.cohort import Cohort
 from ..cohort.options import TARGET, CohortOptions
 from ..config import check_types, choose, from_mapping, require
 from ..errors import ConfigError
+from ..nn.options import COVARIATES, peek_method
 from ..synthetic.standins import StandIn
 from ..train.choice import Choice
 from ..train.settings import Settings
@@ -101,6 +102,28 @@ def with_choices(
             "committee, whose members have values of their own. Add a method that can, or leave choose out."
         )
     return {"variants": own, "choices": chosen}
+
+
+def with_covariates(variants: Mapping[str, Settings]) -> dict[str, Settings]:
+    """The covariates alone, then each variant without and with them: NAME and NAME+covariates. So what a slide adds to
+    the covariates, and they to it, are differences between variants. Models from elsewhere cannot be joined to them.
+
+    Example: `Study(cohorts=..., variants=with_covariates({"abmil": Settings(method="abmil")}))`
+    """
+    own = [settings for settings in variants.values() if not peek_method(settings.method).foreign]
+    if not own:
+        raise ConfigError(
+            f"covariates: {', '.join(variants)}: models from elsewhere cannot use them. Add a method such as abmil."
+        )
+    shared = {name: own[0].flat()[name] for name in ("level", "loss", "class_weights", "device")}
+    found = {COVARIATES: Settings(method=COVARIATES, **shared)}
+    for name, settings in variants.items():
+        if settings.method == COVARIATES:
+            continue
+        found[name] = settings
+        if settings in own:
+            found[f"{name}+{COVARIATES}"] = settings.replace(covariates=True)
+    return found
 
 
 def default_of(variant: str) -> str | None:

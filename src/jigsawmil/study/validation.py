@@ -22,7 +22,7 @@ from ..files import write_csv
 from ..nn.model import Model
 from ..tasks import get_task
 from ..train.answers import Answers
-from ..train.apply import Group, apply_groups, check_fits, size_note
+from ..train.apply import Group, apply_groups, check_fits, check_known, covariates_of_card, size_note
 from ..train.checkpoint import CARD, ModelCard, load_members, load_model, save_model
 from ..train.ensemble import Ensemble, members_of
 from ..train.feed import cohort_groups
@@ -149,7 +149,10 @@ def read_cohort(labels: str, features: str, options: CohortOptions, card: ModelC
     if given := [name for name in TARGET if name in options.given()]:
         raise ConfigError(f"{', '.join(given)}: the model knows what its classes are. Leave it out.")
     task = get_task(card.model.task)
-    cohort = Cohort.read(labels, features, **options.given(), task=task.reads_as())
+    if options.covariates:
+        raise ConfigError("covariates: the model knows which covariates it uses. Leave it out.")
+    columns = ",".join(column.name for column in covariates_of_card(card)) or None
+    cohort = Cohort.read(labels, features, **replace(options, covariates=columns).given(), task=task.reads_as())
     return cohort.for_model(task.name, card.classes)
 
 
@@ -202,8 +205,10 @@ def write_validation(
     groups: list[Group] = [
         (name, [partial(read.bag, index) for index in rows]) for name, rows in cohort_groups(read, card.level)
     ]
+    known = {slide.slide_id: read.known_of(slide) for slide in read.slides}
+    notes += check_known(card, [str(path) for path in paths], known)
     started = time.time()
-    found = apply_groups(subject.model, card, groups, device=device)
+    found = apply_groups(subject.model, card, groups, device=device, known=known)
     members = _Members(subject, read, attention)
     for seen in follow(found, len(groups)):
         members.add(seen)

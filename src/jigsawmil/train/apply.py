@@ -10,6 +10,7 @@ from ..bags.bag import Bag
 from ..bags.formats import BagInfo, peek_bag, read_bag
 from ..bags.magnification import DIFFERENT, OTHER, Magnification, magnification, of_tiles, ratio
 from ..bags.store import read_ahead
+from ..cohort.covariates import Covariate, cells_of, coded, columns_of, unknown_categories
 from ..cohort.labels import group_slides, slide_name
 from ..errors import FeatureError
 from ..graph_config import GraphConfig, Raster
@@ -23,6 +24,7 @@ from .ensemble import Ensemble
 from .infer import Prepared, Seen, run_model
 from .places import check_placed
 
+Known = Mapping[str, Mapping[str, Any]]  # slide -> covariates of its patient
 Item = Bag | str | Path  # a slide in memory, or its feature file
 Reader = Callable[[], Bag]  # what reads a slide
 Group = tuple[str, Sequence[Item | Reader]]  # what is predicted as one: its name, and its slides
@@ -36,27 +38,34 @@ def apply_model(
     patient_of: Mapping[str, str] | None = None,
     *,
     device: str = "auto",
+    known: Known | None = None,
     **reading: Any,
 ) -> Iterator[Seen]:
     """What the model makes of every slide (or patient, if it was trained to pool patients), read ahead in a thread.
 
     What does not fit is refused before the first prediction. patient_of: slide -> patient, for a model that pools
-    patients; without it TCGA barcodes say it, and slides by other names are patients of their own. reading: options of
-    `read_bag`.
+    patients; without it TCGA barcodes say it, and slides by other names are patients of their own. known: slide ->
+    covariates of its patient, for feature files and a model that uses them. reading: options of `read_bag`.
 
     Example: `[seen.name for seen in apply_model(*load_model("model"), ["a.h5"])]`
     """
     pick_device(device)
     for item in bags:
         check_fits(_header(item, reading), card)
-    yield from apply_groups(model, card, groups_of(bags, card, patient_of), device=device, **reading)
+    check_known(card, bags, known)
+    yield from apply_groups(model, card, groups_of(bags, card, patient_of), device=device, known=known, **reading)
 
 
 def groups_of(bags: Sequence[Item], card: ModelCard, patient_of: Mapping[str, str] | None = None) -> list[Group]:
     """What is predicted as one: slides, or patients if the model pools them."""
-    names = [item.slide_id if isinstance(item, Bag) else slide_name(Path(item).name) for item in bags]
+    names = [item_name(item) for item in bags]
     patients = [patient_of[name] for name in names] if patient_of else None
     return [(name, [bags[row] for row in rows]) for name, rows in group_slides(names, card.level, patients)]
+
+
+def item_name(item: Item) -> str:
+    """As a cohort names it."""
+    return item.slide_id if isinstance(item, Bag) else slide_name(Path(item).name)
 
 
 def sort_out(
@@ -100,13 +109,14 @@ def apply_groups(
     groups: Iterable[Group],
     *,
     device: str = "auto",
+    known: Known | None = None,
     on_failure: OnFailure | None = None,
     **reading: Any,
 ) -> Iterator[Seen]:
     """The same for slides that are grouped already: name, and the slides that are pooled into one prediction.
 
     on_failure: is told which of them cannot be read or answered, and why; without it, the first ends all."""
-    items = read_ahead(partial(_try_to_prepare, card, reading), groups)
+    items = read_ahead(partial(_try_to_prepare, card, reading, known or {}), groups)
     for name, item in items:
         try:
             if isinstance(item, FeatureError):
@@ -118,16 +128,18 @@ def apply_groups(
             on_failure(name, error)
 
 
-def _try_to_prepare(card: ModelCard, reading: dict[str, Any], group: Group) -> tuple[str, Prepared | FeatureError]:
+def _try_to_prepare(
+    card: ModelCard, reading: dict[str, Any], known: Known, group: Group
+) -> tuple[str, Prepared | FeatureError]:
     try:
-        return group[0], _prepare(card, reading, group)
+        return group[0], _prepare(card, reading, known, group)
     except FeatureError as error:
         return group[0], error
 
 
-def _prepare(card: ModelCard, reading: dict[str, Any], group: Group) -> Prepared:
+def _prepare(card: ModelCard, reading: dict[str, Any], known: Known, group: Group) -> Prepared:
     name, items = group
-    bags = tuple(_read(item, reading) for item in items)
+    bags = tuple(_read(item, reading, known) for item in items)
     for bag in bags:
         check_fits(bag, card)
     shapes = [_shape(member) for member in card.members or (card,)]
@@ -141,12 +153,35 @@ def _shape(card: ModelCard) -> tuple[GraphConfig | None, Raster]:
     return (card.graph if METHODS[card.model.method].graph else None), card.model.raster
 
 
-def _read(item: Item | Reader, reading: dict[str, Any]) -> Bag:
+def _read(item: Item | Reader, reading: dict[str, Any], known: Known) -> Bag:
     if isinstance(item, Bag):
         return item
     if not isinstance(item, str | Path):
         return item()
-    return dataclasses.replace(read_bag(item, **reading), slide_id=slide_name(Path(item).name))  # as a cohort names it
+    name = item_name(item)
+    return dataclasses.replace(read_bag(item, **reading), slide_id=name, covariates=known.get(name))
+
+
+def covariates_of_card(card: ModelCard) -> tuple[Covariate, ...]:
+    """The columns that a model, or any member of an ensemble, uses."""
+    return columns_of(next((text for one in card.members or (card,) if (text := one.model.covariate_columns)), ""))
+
+
+def all_missing(card: ModelCard, items: Sequence[Item]) -> Known:
+    """Of feature files: as if nothing were known of their patients. What patches contribute does not depend on it."""
+    blank = {column.name: "" for column in covariates_of_card(card)}
+    return {item_name(item): blank for item in items if not isinstance(item, Bag)} if blank else {}
+
+
+def check_known(card: ModelCard, items: Sequence[Item], known: Known | None) -> list[str]:
+    """Refuse slides without the covariates that the model uses; notes about categories that it does not know."""
+    columns = covariates_of_card(card)
+    rows = []
+    for item in items if columns else ():
+        name = item_name(item)
+        rows.append(cells_of(columns, item.covariates if isinstance(item, Bag) else (known or {}).get(name), name))
+        coded(columns, rows[-1])
+    return unknown_categories(columns, rows)
 
 
 def _header(item: Item | Reader, reading: dict[str, Any]) -> Bag | BagInfo:

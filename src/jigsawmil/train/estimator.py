@@ -20,6 +20,7 @@ from ..nn.options import DEFAULT_METHOD, peek_method
 from ..tasks import OUTCOME, VALUE, Task, get_task, reading_options
 from .apply import apply_model
 from .checkpoint import load_model, save_model
+from .covariates import check_covariates
 from .places import check_places
 from .presets import DEFAULT_PRESET, preset_method
 from .settings import Settings, base_values
@@ -48,6 +49,7 @@ class SlideEstimator(BaseEstimator):
         settings = self._settings()
         settings.check_options()
         check_places(cohort, [settings])
+        check_covariates(cohort, [settings])
         whole = Fold(train=tuple(map(str, cohort.slide_ids)), test=())
         trained = train_members(cohort, whole, settings, self.seed, memory_gb=1e3)
         self.model_, self.card_ = together(cohort, trained, settings)

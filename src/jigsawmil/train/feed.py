@@ -12,6 +12,7 @@ from ..bags.bag import Bag
 from ..bags.digest import content_digest
 from ..bags.store import Store, read_ahead
 from ..cohort.cohort import Cohort
+from ..cohort.covariates import Covariate, cells_of, coded
 from ..cohort.labels import group_slides
 from ..graph_config import GraphConfig, Raster
 from ..nn.batch import Batch
@@ -69,6 +70,12 @@ class Feed:
                 found.append(TrainedSlide(slide.slide_id, slide.patient_id, slide.patches, digest))
         return tuple(found)
 
+    def covariates(self, bags: Sequence[int], columns: Sequence[Covariate]) -> torch.Tensor:
+        """(bag, column), as `CovariateCode` takes them, without reading slides."""
+        slides = [self.cohort.slides[self.members[bag][0]] for bag in bags]
+        rows = [coded(columns, cells_of(columns, self.cohort.known_of(slide), slide.slide_id)) for slide in slides]
+        return torch.tensor(rows, dtype=torch.float64)
+
     def batch(self, bags: Sequence[int]) -> Batch:
         whole = len(self.members) < len(self.cohort)
         parts = []
@@ -97,7 +104,7 @@ def prepare(
     digests: dict[int, str] | None = None,
 ) -> Batch:
     """A slide as the model takes it. digests: takes that of its features."""
-    bag = cohort.read_slide(cohort.slides[index])
+    bag = cohort.bag(index)
     if digests is not None and index not in digests:
         digests[index] = content_digest(bag.features)
     if shuffle is not None:

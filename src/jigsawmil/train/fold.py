@@ -3,6 +3,7 @@
 from collections.abc import Callable
 from pathlib import Path
 
+from ..cohort.covariates import columns_text
 from ..cohort.inner_splits import inner_split
 from ..cohort.splits import Fold
 from ..config import require
@@ -12,6 +13,7 @@ from ..nn.options import METHODS
 from ..nn.regression import PooledRegression
 from ..tasks import get_task
 from .checkpoint import ModelCard
+from .covariates import begin_with_covariates
 from .decision import Decision
 from .feed import Feed
 from .fit import fit
@@ -43,8 +45,9 @@ def fit_split(
     require("class_weights", config.class_weights, weighable, f"false: {cohort.task} predicts no class")
     train, val = list(split.train), list(split.val)
     own = fold_seed(seed, fold, member)
+    columns = columns_text(cohort.covariates)
     if METHODS[settings.method].regression:  # a member of an ensemble is judged by what it holds out
-        model = seeded_model(settings.model_config(cohort.dim, cohort.task, len(cohort.classes)), own)
+        model = seeded_model(settings.model_config(cohort.dim, cohort.task, len(cohort.classes), columns), own)
         assert isinstance(model, PooledRegression)
         slides = train if member is not None else train + val
         return model, fit_regression(model, feed, slides, config, seed=own, on_epoch=on_epoch)
@@ -56,8 +59,10 @@ def fit_split(
         train, val = map(list, parts)
     if not config.patience:
         train, val = train + val, []
-    shape = settings.model_config(cohort.dim, cohort.task, len(cohort.classes))
+    shape = settings.model_config(cohort.dim, cohort.task, len(cohort.classes), columns)
     model = seeded_model(shape, own)
+    if model.covariates is not None:
+        begin_with_covariates(model, feed, train, config, seed=own)
     progress = fit(
         model,
         feed,

@@ -14,7 +14,7 @@ READ_AS = ("unit", "mpp", "patch_size")  # how the same files can be read in sev
 
 def fingerprint(cohort: Cohort) -> str:
     """Of what the labels and the features hold, without reading features."""
-    rows = [[s.slide_id, s.patient_id, cohort.label_of(s), s.patches] for s in cohort.slides]
+    rows = [[s.slide_id, s.patient_id, cohort.label_of(s), s.patches, *s.covariates] for s in cohort.slides]
     rows.sort()
     text = json.dumps([cohort.classes, cohort.task, cohort.dim, rows])
     return hashlib.sha256(text.encode()).hexdigest()[:16]

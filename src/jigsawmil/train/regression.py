@@ -38,8 +38,15 @@ def fit_regression(
     one epoch of the progress states as validation.
     """
     start, bags = time.perf_counter(), feed.bags_of(slides)
-    seen = run_model(model, feed.prepared(bags), device=config.device, precision="float32")
-    z = torch.stack([model.pool(one.batch)[0] for one in seen]).double().cpu()
+    if model.covariates is not None:
+        values = feed.covariates(bags, model.covariates.columns)
+        model.covariates.learn(values)
+    if model.columns:
+        seen = run_model(model, feed.prepared(bags), device=config.device, precision="float32")
+        z = torch.stack([model.pool(one.batch)[0] for one in seen]).double().cpu()
+    else:
+        assert model.covariates is not None
+        z = model.covariates.encode(values).double().cpu()
     labels, classes = feed.labels[bags], feed.cohort.classes
     weights = class_weights(labels, model.config.classes) if config.class_weights else None
     inner = _inner_folds(feed, slides, bags, seed)

@@ -12,6 +12,7 @@ from ..errors import ConfigError
 from ..graph_config import GraphConfig
 from ..nn.factories import import_factory, is_path, options_of, options_text
 from ..nn.options import (
+    COVARIATES,
     DEFAULT_METHOD,
     METHODS,
     ModelOptions,
@@ -129,10 +130,23 @@ class Settings:
         each = [self.replace(members=1, **kind) for kind in kinds]
         return tuple(own for own in each for _ in range(self.members))
 
-    def model_config(self, in_dim: int, task: str, classes: int) -> "ModelConfig":
+    def model_config(self, in_dim: int, task: str, classes: int, covariates: str = "") -> "ModelConfig":
+        """covariates: the columns of the cohort, for models that use them."""
         from ..nn.model import ModelConfig  # imports torch, which settings do not need
 
-        return ModelConfig(method=self.method, in_dim=in_dim, task=task, classes=classes, **asdict(self.model))
+        columns = covariates if self.uses_covariates else ""
+        own: dict[str, Any] = {
+            "method": self.method,
+            "in_dim": in_dim,
+            "task": task,
+            "classes": classes,
+            "covariate_columns": columns,
+        }
+        return ModelConfig(**own, **asdict(self.model))
+
+    @property
+    def uses_covariates(self) -> bool:
+        return self.model.covariates or self.method == COVARIATES
 
     @property
     def needs_graph(self) -> bool:

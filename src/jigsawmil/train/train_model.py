@@ -17,6 +17,7 @@ from ..tasks import get_task
 from .checkpoint import CARD, ModelCard, ensemble_of, save_model
 from .choice import Choice
 from .choosing import choose_settings
+from .covariates import check_covariates
 from .decision import Decision
 from .ensemble import Ensemble, splits_of_members
 from .feed import Feed, cohort_groups
@@ -63,6 +64,7 @@ def train_model(
     out, settings = Path(out), settings or Settings()
     refuse_model(out)
     check_places(cohort, [settings])
+    check_covariates(cohort, [settings])
     if settings.level == "patient":
         check_patients(cohort)
     whole = Fold(train=tuple(map(str, cohort.slide_ids)), test=())
