@@ -43,6 +43,7 @@ PARTS = (
     Part("selection_bias", (), 20),
     Part("choosing", (), 10),
     Part("crc_codex", (), 20, data="../shared/data/crc_codex"),
+    Part("lung", (), 30, data="../shared/data/lung_mif"),
     Part("rivals", ("--processes", "2"), 50),
 )
 

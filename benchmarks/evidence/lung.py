@@ -85,7 +85,7 @@ def pairs(names: Iterable[str]) -> list[tuple[str, str]]:
     known = list(names)
     found = [(name, COVARIATES) for name in known if name != COVARIATES]
     found += [(name, COMPOSITION) for name in known if name in NETWORKS]
-    return [*found, *(pair for pair in ((JIGSAW, GRAPH), (JIGSAW, SHUFFLED)) if {*pair} <= {*known})]
+    return [pair for pair in [*found, (JIGSAW, GRAPH), (JIGSAW, SHUFFLED)] if {*pair} <= {*known}]
 
 
 def read_cells(folder: Path) -> Cohort:
@@ -181,11 +181,12 @@ def main(arguments: Sequence[str] | None = None) -> None:
     longest = 0.0
     for repeat in range(options.repeats):
         begun = time.time()
-        if begun - started + longest > 60 * options.minutes:
+        if repeat and begun - started + longest > 60 * options.minutes:
             print(f"{repeat} of {options.repeats} repeats: another would take {longest / 60:.0f} minutes", flush=True)
             break
         for name, settings in methods().items():
-            if (time.time() - started > 60 * options.minutes) if repeat == 0 else (name not in found):
+            late = time.time() - started > 60 * options.minutes
+            if name not in found and found and (late or repeat):
                 print(f"left out: {name}", flush=True)
                 continue
             found.setdefault(name, []).append(risks(bench, name, settings, FIRST + repeat, options.folds))

@@ -13,6 +13,7 @@ from pathlib import Path
 from .. import RESULTS, ROOT, write
 from .results_ensembles import codex as ensembles_codex
 from .results_ensembles import develop, report
+from .results_lung import lung
 from .results_pictures import draw
 from .results_rivals import rivals
 from .results_sections import Found, codex, ensemble_time, jigsaw, learning, loop, standins, step, unseen
@@ -110,6 +111,7 @@ SECTIONS = (
         "choosing", "Settings chosen inside the training patients", "python -m benchmarks.evidence.choosing", choosing
     ),
     Section("crc_codex", "Real tissue: colorectal cancer by CODEX", "python -m benchmarks.evidence.crc_codex", codex),
+    Section("lung", "Real survival data: lung cancer", "python -m benchmarks.evidence.lung", lung),
     Section(
         "standins", "The paper's tables at full size, on stand-ins", "python -m benchmarks.evidence.standins", standins
     ),

@@ -37,8 +37,8 @@ def test_the_defaults_are_those_of_the_configs() -> None:
 SKIPPED = {"in_dim", "task", "classes", "covariate_columns"}  # the cohort's
 ORDER = """method level members graph k radius sigma normalise ties conv hidden layers heads attention_dim
 attention_bias gated dropout input_dropout edge_dropout jigsaw grid bins share jigsaw_head imposters imposter_loss kinds
-covariates loss options lambda_ lambda_a lambda_b lambda_every lambda_unit epochs patience validation margin lr weight_decay
-batch_size patch_dropout clip class_weights device precision"""
+covariates loss options lambda_ lambda_a lambda_b lambda_every lambda_unit epochs patience validation margin lr
+weight_decay batch_size patch_dropout clip class_weights device precision"""
 
 
 def test_every_field_of_the_configs_can_be_set_and_no_other() -> None:

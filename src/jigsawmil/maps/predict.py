@@ -140,7 +140,8 @@ class SlidePredictor:
         self.failed, self.note = dict[str, FeatureError](), ""
         self.patient_of = self._whose([*self.inputs.features, *slides], patients)
         self._known = self._covariates(labels, slide_column)
-        self.notes = check_known(self.card, [*self.inputs.features, *slides], self._known)
+        names = [slide_name(file.name) for file in [*self.inputs.features, *slides]]
+        self.notes = check_known(self.card, [(name, self._known.get(name)) for name in names])
         self._reading = {
             "mpp": None if slides else mpp, "patch_size": patch_size, "unit": unit, "features_key": features_key,
             "coords_key": coords_key,

@@ -205,10 +205,9 @@ def write_validation(
     groups: list[Group] = [
         (name, [partial(read.bag, index) for index in rows]) for name, rows in cohort_groups(read, card.level)
     ]
-    known = {slide.slide_id: read.known_of(slide) for slide in read.slides}
-    notes += check_known(card, [str(path) for path in paths], known)
+    notes += check_known(card, [(slide.slide_id, read.known_of(slide)) for slide in read.slides])
     started = time.time()
-    found = apply_groups(subject.model, card, groups, device=device, known=known)
+    found = apply_groups(subject.model, card, groups, device=device)
     members = _Members(subject, read, attention)
     for seen in follow(found, len(groups)):
         members.add(seen)

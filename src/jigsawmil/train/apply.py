@@ -52,7 +52,8 @@ def apply_model(
     pick_device(device)
     for item in bags:
         check_fits(_header(item, reading), card)
-    check_known(card, bags, known)
+    names = {item_name(item): item.covariates if isinstance(item, Bag) else None for item in bags}
+    check_known(card, [(name, own or (known or {}).get(name)) for name, own in names.items()])
     yield from apply_groups(model, card, groups_of(bags, card, patient_of), device=device, known=known, **reading)
 
 
@@ -173,14 +174,14 @@ def all_missing(card: ModelCard, items: Sequence[Item]) -> Known:
     return {item_name(item): blank for item in items if not isinstance(item, Bag)} if blank else {}
 
 
-def check_known(card: ModelCard, items: Sequence[Item], known: Known | None) -> list[str]:
-    """Refuse slides without the covariates that the model uses; notes about categories that it does not know."""
+def check_known(card: ModelCard, slides: Iterable[tuple[str, Mapping[str, Any] | None]]) -> list[str]:
+    """Refuse slides without the covariates that the model uses; notes about categories that it does not know.
+
+    slides: name and covariates of each."""
     columns = covariates_of_card(card)
-    rows = []
-    for item in items if columns else ():
-        name = item_name(item)
-        rows.append(cells_of(columns, item.covariates if isinstance(item, Bag) else (known or {}).get(name), name))
-        coded(columns, rows[-1])
+    rows = [cells_of(columns, known, name) for name, known in slides] if columns else []
+    for row in rows:
+        coded(columns, row)
     return unknown_categories(columns, rows)
 
 
