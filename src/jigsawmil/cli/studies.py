@@ -100,8 +100,7 @@ def compare(
     """Cross-validate methods on a cohort: tables, tests and plots in a run folder. Running again resumes.
 
     Example: `jigsawmil compare --labels labels.csv --features features --methods abmil,graph-abmil+jigsaw --out run`;
-    with settings chosen in each fold, add `--choose k=8,24,50 --choose conv=gat,sage`; with `--covariates age,sex` the
-    variants are the covariates alone, and each method without and with them
+    with settings chosen in each fold, add `--choose k=8,24,50 --choose conv=gat,sage`
     """
     from ..study.study import Study, with_choices, with_covariates
     from .show import show_study
@@ -112,16 +111,13 @@ def compare(
     for name in names or [methods]:
         check_method(name, "--methods")
     source = target.source(table)
-    variants = method.each(names, where)
-    if source.options.covariates:
-        variants = with_covariates(variants)
+    variants = (with_covariates if source.options.covariates else dict)(method.each(names, where))
     choice = chosen.choice()
     if choose_only and choice is None:
         raise ConfigError("--choose-only: found no --choose, expected what to choose, such as --choose k=8,24,50.")
-    choices = {} if choice is None else dict.fromkeys(variants, choice)
     study = Study(
         cohorts={"cohort": source},
-        **with_choices(variants, choices, default=not choose_only),
+        **with_choices(variants, {} if choice is None else dict.fromkeys(variants, choice), default=not choose_only),
         folds=folds,
         seeds=tuple(range(seed, seed + seeds)),
         splits={"cohort": str(splits)} if splits else {},
