@@ -12,7 +12,7 @@ from jigsawmil.synthetic.phantom import make_phantom, write_phantom
 
 rivals: Any = importlib.import_module("benchmarks.evidence.rivals")
 page: Any = importlib.import_module("benchmarks.evidence.results_rivals")
-NAMES = ["abmil", "graph-abmil+jigsaw", "mean-lr", "torchmil DSMIL"]
+NAMES = ["abmil", "committee", "mean-lr", "torchmil DSMIL"]
 
 
 def small(folder: Path) -> None:
@@ -29,13 +29,13 @@ def test_a_contest_ends_in_a_table_and_resumes(tmp_path: Path, monkeypatch: pyte
     rows = {row["variant"]: row for row in found["cohorts"]["composition"]["rows"]}
     assert set(rows) == set(NAMES)
     assert rows["abmil"]["ratio"] == 1.0
-    assert "verdict" not in rows["graph-abmil+jigsaw"]
+    assert "verdict" not in rows["committee"]
     for name in ("abmil", "mean-lr", "torchmil DSMIL"):
-        gap = rows[name]["auc_patient"] - rows["graph-abmil+jigsaw"]["auc_patient"]
+        gap = rows[name]["auc_patient"] - rows["committee"]["auc_patient"]
         assert rows[name]["difference"] == pytest.approx(gap)
         assert rows[name]["delong_p_holm"] >= rows[name]["delong_p"]
     [control] = found["cohorts"]["composition"]["control"]
-    assert control["variant"] == "graph-abmil+jigsaw"
+    assert control["variant"] == "committee"
     text = "\n".join(page.rivals(found))
     assert all(f"| {name} |" in text for name in NAMES)
     assert "Control: positions shuffled" in text

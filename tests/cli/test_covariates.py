@@ -5,6 +5,7 @@ from pathlib import Path
 import pandas as pd
 import pytest
 
+from jigsawmil.report.page import write_report
 from jigsawmil.study.cases import run_maps
 from jigsawmil.study.run import open_run
 
@@ -47,7 +48,8 @@ def test_compare_has_them_alone_the_slide_alone_and_both(run: Path) -> None:
     alone, slide, both = found.summary["auc_oof"]
     assert alone > 0.9  # one patient's age is missing
     assert both > slide  # one epoch teaches nothing; what is joined begins where it stands alone
-    assert "clinical covariates alone" in (run / "report.html").read_text()
+    page = write_report(run, run / "report.html").read_text()
+    assert "clinical covariates alone" in page
 
 
 def test_maps_of_a_run_have_the_covariates_of_its_slides(run: Path) -> None:

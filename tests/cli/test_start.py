@@ -43,11 +43,11 @@ def test_the_help_of_no_verb_imports_anything_heavy() -> None:
     assert subprocess.run([sys.executable, "-c", code], capture_output=True, text=True).stdout == "[]\n"
 
 
-def test_check_imports_nothing_heavy(cohort: Path) -> None:
+def test_check_imports_what_reads_features_and_nothing_else_that_is_heavy(cohort: Path) -> None:
     code, printed, heavy = imported("check", "--labels", cohort / "labels.csv", "--features", cohort / "features")
     assert code == 0
     assert "18 slides of 15 patients" in printed
-    assert heavy == []
+    assert set(heavy) <= {"torch", "scipy"}  # it looks into the features
 
 
 @pytest.mark.parametrize("words", [("study", "table1-cancers"), ("patches", "table2-encoders")])

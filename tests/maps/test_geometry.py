@@ -11,6 +11,7 @@ from PIL import Image
 
 from jigsawmil.bags.bag import Bag
 from jigsawmil.bags.formats import write_bag
+from jigsawmil.bags.formats.hdf5 import unseal
 from jigsawmil.bags.spacing import spacing
 from jigsawmil.errors import FeatureError, SlideError
 from jigsawmil.maps.geometry import (
@@ -189,6 +190,7 @@ def test_another_slide_is_refused_by_its_size(drawn, tmp_path: Path) -> None:
         write_bag(bag_at(corners), tmp_path / "s.h5")
         check_slide(bag_at(corners), slide, tmp_path / "s.h5")  # a file that states no size
         with h5py.File(tmp_path / "s.h5", "a") as file:
+            unseal(file)
             file["coords"].attrs.update(level0_width=2000, level0_height=1024)
         with pytest.raises(SlideError, match="of s were cut from a slide of 2000 x 1024"):
             check_slide(bag_at(corners), slide, tmp_path / "s.h5")

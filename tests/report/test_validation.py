@@ -99,7 +99,7 @@ def test_all_fold_models_of_a_variant_answer_by_their_mean_logit(run: Run, home:
     models = [load_model(job.folder) for job in jobs]
     for row in run.predictions.iloc[:3].itertuples():
         file = home / "new/features" / f"{row.slide_id}.h5"
-        logits = [next(apply_model(*one, [file])).logits[0] for one in models]
+        logits = [next(apply_model(*one, [file])).scores[0] for one in models]
         assert row.probability == pytest.approx(expit(np.mean(logits)), abs=1e-7)
         assert row.logit_std == pytest.approx(np.std(logits, ddof=1), abs=1e-6)
 

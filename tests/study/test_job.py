@@ -82,7 +82,7 @@ def test_the_model_of_a_job_gives_its_predictions_again(job_of: JobOf, cohort: C
     assert card.training is not None
     assert card.training["settings"]["method"] == method
     feed = Feed(cohort, card.graph if job.settings.needs_graph else None, card.model.raster)
-    table, _ = predict_table(model, feed, feed.bags_of(job.split.test), job.settings)
+    table, *_ = predict_table(model, feed, feed.bags_of(job.split.test), job.settings)
     assert table.to_csv(index=False) == (job.folder / "predictions.csv").read_text()
 
 

@@ -288,9 +288,9 @@ def test_labels_and_unfitted_estimators_are_refused_as_scikit_learn_does(
     }
     for words, y in wrong.items():
         with pytest.raises(ValueError, match=words):
-            SlideClassifier(**SMALL).fit(bags, y)
+            SlideClassifier(METHOD, **SMALL).fit(bags, y)
     with pytest.raises(ValueError, match="Two classes are needed"):
-        SlideClassifier(**SMALL).fit(bags[:1], labels[:1])
+        SlideClassifier(METHOD, **SMALL).fit(bags[:1], labels[:1])
     assert fitted.n_features_in_ == 16
     assert np.exp(fitted.predict_log_proba(bags[:3])) == pytest.approx(fitted.predict_proba(bags[:3]))
 

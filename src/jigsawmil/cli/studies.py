@@ -44,7 +44,7 @@ def demo(out: Out = Path("demo"), jobs: Jobs = 2, quiet: Quiet = False) -> None:
 
     screen, cohort = console(), out / "cohort"
     if not cohort.exists():
-        if out.exists() and (not out.is_dir() or any(out.iterdir())):
+        if out.is_dir() and any(out.iterdir()):
             raise ConfigError(f"--out {out}: found something else than a demo there, expected a new or empty folder.")
         spec = phantom_spec("arrangement", slides=100, seed=0)
         with writing_to(out):
