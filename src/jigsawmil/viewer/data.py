@@ -91,7 +91,7 @@ class Library:
         cases = [best.get(row.slide_id, best.get(row.patient_id, ("", np.nan, np.nan))) for row in table.itertuples()]
         table["predicted"], table["p"], table["spread"] = (list(values) for values in zip(*cases, strict=True))
         right = table["predicted"] == table["label"]
-        return table.assign(right=right.astype(object) if task.of_classes else None)
+        return table.assign(right=right if task.of_classes else None)
 
     def maps(self, key: Key) -> PatchMaps:
         """Computed where they are not kept; features are let go of."""
