@@ -40,7 +40,6 @@ TRAININGS: Mapping[str, Settings] = {
     OURS: Settings(method=OURS, members=1),
     f"{OURS} x 5": Settings(method=OURS, members=5),
     "committee": Settings(method="committee", members=1),
-    "committee x 3": Settings(method="committee", members=3),
     "abmil": Settings(method="abmil", members=1),
 }
 Times = Mapping[str, float]  # processor seconds per slide: `first`, of the epoch that reads; `later`, of an epoch

@@ -443,7 +443,7 @@ def test_an_ensemble_costs_what_its_members_cost(monkeypatch: pytest.MonkeyPatch
     assert rows["committee"]["later"] == pytest.approx(
         sum(map(later, Settings(method="committee", members=1).each_member()))
     )
-    assert (rows["committee"]["models"], rows["committee x 3"]["models"]) == (5, 15)
+    assert rows["committee"]["models"] == 5
     words = ensemble_time({"rows": list(rows.values()), "slides": 2, "patches": 9, "dim": 16, "epochs": 1})[1]
     assert "| `graph-abmil+jigsaw x 5` | 5 | 150 | 5.0 | 15.0 |" in words
     assert ensemble.times_of([0.0, 4.0, 6.0, 7.0, 9.0], 2) == {"first": 2.0, "later": 1.0}
