@@ -20,7 +20,7 @@ def slides_by_patient(slide_ids: Sequence[str], patient_ids: Sequence[str]) -> d
                 "Identifiers are strings, so that leading zeros survive: read the table as text and fill the gaps."
             )
     if twice := sorted(slide for slide, times in Counter(slide_ids).items() if times > 1):
-        raise SplitError(f"Slides listed more than once: {', '.join(twice)}. Expected one row a slide.")
+        raise SplitError(f"Slides listed more than once: {', '.join(twice)}. Expected one row per slide.")
     slides = defaultdict(list)
     for patient, slide in zip(patient_ids, slide_ids, strict=True):
         slides[patient].append(slide)

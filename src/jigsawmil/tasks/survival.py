@@ -45,14 +45,15 @@ EVENT_NAMES = (
 )
 HAPPENED = {"1", "true", "yes", "event", "dead", "deceased", "died", "death"}
 CENSORED = {"0", "false", "no", "censored", "alive", "living"}
-HORIZONS = 15  # at most so many times at which curves are told
+HORIZONS = 15  # at most so many times at which curves are reported
 HALVES_FROM = 20  # patients with (or without) the event, from which folds also spread early and late evenly
 STRATA = ("censored, early", "censored, late", "event, early", "event, late")
 
 
 class SurvivalTask(Task):
     """A curve of survival and a risk. Its outputs are the risk (the mean log cumulative hazard) and the survival at the
-    horizons: quantiles of the event times of the cohort, at which curves are told and judged; no model learns of them.
+    horizons: quantiles of the event times of the cohort, at which curves are reported and judged;
+    no model learns of them.
     """
 
     name = "survival"

@@ -123,7 +123,7 @@ class IntervalHead(SurvivalHead):
 
 
 class CoxHead(SurvivalHead):
-    """One logit r, the log hazard ratio, beside a baseline hazard H that is estimated anew before every epoch.
+    """One logit r, the log hazard ratio, beside a baseline hazard H that is estimated again before every epoch.
 
     Cox's partial likelihood compares a case with all that are at risk, and a step may hold one bag. So the loss is the
     full likelihood of Cox's model, a sum over bags: H(time) exp(r) - event (r + log h(time)), where h are the steps of

@@ -116,7 +116,7 @@ def apply_groups(
 ) -> Iterator[Seen]:
     """The same for slides that are grouped already: name, and the slides that are pooled into one prediction.
 
-    on_failure: is told which of them cannot be read or answered, and why; without it, the first ends all."""
+    on_failure: called with those that cannot be read or answered, and why; without it, the first one ends all."""
     items = read_ahead(partial(_try_to_prepare, card, reading, known or {}), groups)
     for name, item in items:
         try:
