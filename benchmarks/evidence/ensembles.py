@@ -159,7 +159,7 @@ def held_out(jobs: Sequence[RunJob], settings: Settings, cohort: Cohort, fold: A
             groups.setdefault(case, []).append(slide.path)
             labels[case] = slide.label
         for seen in apply_groups(model, card, list(groups.items()), device="cpu"):
-            rows.setdefault(seen.name, {})[kind] = float(seen.logits[0])
+            rows.setdefault(seen.name, {})[kind] = float(seen.scores[0])
     whole = [case for case, own in rows.items() if len(own) == len(settings.each_member()) // settings.members]
     return np.array([[rows[case][k] for k in sorted(rows[case])] for case in whole]), np.array(
         [labels[c] for c in whole]
@@ -182,13 +182,14 @@ def derived(
             table = run.predictions
             rows = table[(table["cohort"] == name) & (table["variant"] == arm) & (table["fold"] == number)]
             truth = rows.set_index("slide_id")["label"].reindex(logits.index) == cohort.classes[-1]
+            found.setdefault(arm, []).append(auc(truth, logits.mean(axis=1)))  # equal weights; a run has learnt ones
             found.setdefault(f"{arm}, mean of probabilities", []).append(
-                auc(truth, (1 / (1 + np.exp(-logits))).mean(1))
+                auc(truth, (1 / (1 + np.exp(-logits))).mean(axis=1))
             )
             if arm == LARGE:
                 settings = Settings.from_flat({**ARMS[arm], "level": run.settings[arm]["level"]})
-                said, truth = held_out(jobs, settings, cohort, fold)
-                weights = stack(said.T[:, :, None], truth, get_task(cohort.task), len(cohort.classes))
+                said, labels = held_out(jobs, settings, cohort, fold)
+                weights = stack(said.T[:, :, None], labels, get_task(cohort.task), len(cohort.classes))
                 kinds = logits.T.groupby(np.array(logits.columns) // settings.members).mean().T
                 found.setdefault(STACKED, []).append(auc(truth, kinds.to_numpy() @ weights))
                 learnt.append([round(float(w), 3) for w in weights])
