@@ -20,7 +20,7 @@ from ..bags.survey import Survey, survey_all
 from ..bags.tile_spec import TileSpec
 from ..errors import FeatureError, LabelError
 from ..tasks import choose_task, column_task, get_task
-from ..tasks.task import Values
+from ..tasks.terms import Values
 from .audit import Audit, Entry, LeftOut, audit
 from .covariates import Covariate, cell_text, covariates_of_bags
 from .labels import COVARIATE, LabelTable, listed, patients_of, plain_labels, read_labels, slide_name, tcga_site

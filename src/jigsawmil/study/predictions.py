@@ -16,7 +16,7 @@ from ..cohort.splits import Design, Fold, design_of
 from ..errors import StudyError
 from ..statistics.metrics import Floats, Integers, named
 from ..tasks import Task, get_task, task_of_table
-from ..tasks.task import Values
+from ..tasks.terms import Values
 
 KEYS = ["variant", "fold", "seed", "slide_id", "patient_id", "label"]
 

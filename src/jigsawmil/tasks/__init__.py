@@ -22,9 +22,11 @@ from ..config import choose, require
 from ..errors import ConfigError
 from .binary import BinaryTask
 from .classes import ClassTask, sort_classes
+from .measure import FIGURES, Measure
 from .multiclass import MulticlassTask
 from .ordinal import OrdinalTask
-from .task import FIGURES, Measure, Targets, Task
+from .task import Task
+from .terms import Targets
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -35,7 +37,16 @@ __all__ = [
     "reading_options", "register_task", "sort_classes", "task_of_table",
 ]  # fmt: skip
 
-SHARED = {"task", "classes", "heads", "value_heads", "numeric"}  # files that hold no task; every other ends with TASK
+# files that hold no task; every other ends with TASK
+SHARED = {"task", "measure", "terms", "classes", "heads", "value_heads", "numeric"}
+    "task",
+    "measure",
+    "terms",
+    "classes",
+    "heads",
+    "value_heads",
+    "numeric",
+}  # files that hold no task; every other ends with TASK
 _files = [file.name for file in pkgutil.iter_modules(__path__) if file.name not in SHARED]
 TASKS: dict[str, Task] = {task.name: task for task in (import_module(f".{name}", __name__).TASK for name in _files)}
 BINARY, MULTICLASS, ORDINAL = (TASKS[kind.name] for kind in (BinaryTask, MulticlassTask, OrdinalTask))

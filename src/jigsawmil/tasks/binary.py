@@ -11,7 +11,7 @@ from numpy.typing import ArrayLike
 from .. import statistics
 from ..errors import LabelError
 from .classes import ClassTask, quoted
-from .task import Calibration, CalibrationWords, Floats, Integers
+from .terms import Calibration, CalibrationWords, Floats, Integers
 
 if TYPE_CHECKING:
     import pandas as pd

@@ -15,18 +15,9 @@ from .. import statistics
 from ..bags.spelling import plain_label, spellings
 from ..config import did_you_mean, require
 from ..errors import LabelError
-from .task import (
-    Booleans,
-    Calibration,
-    CalibrationWords,
-    Floats,
-    Integers,
-    LabelProblem,
-    Measure,
-    Sorted,
-    Targets,
-    Task,
-)
+from .measure import Measure
+from .task import Task
+from .terms import Booleans, Calibration, CalibrationWords, Floats, Integers, LabelProblem, Sorted, Targets
 
 if TYPE_CHECKING:
     import pandas as pd

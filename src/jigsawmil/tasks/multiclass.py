@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 from .classes import ClassTask
-from .task import Floats
+from .terms import Floats
 
 if TYPE_CHECKING:
     from .heads import Head

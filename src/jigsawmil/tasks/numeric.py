@@ -7,7 +7,7 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from .task import Floats, Integers
+from .terms import Floats, Integers
 
 
 def not_numbers(texts: Sequence[str]) -> list[str]:

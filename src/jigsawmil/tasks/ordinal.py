@@ -11,7 +11,7 @@ import numpy as np
 from .. import statistics
 from ..errors import LabelError
 from .classes import ClassTask, quoted
-from .task import Floats, Integers
+from .terms import Floats, Integers
 
 if TYPE_CHECKING:
     from .heads import Head

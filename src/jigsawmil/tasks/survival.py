@@ -17,19 +17,10 @@ from numpy.typing import ArrayLike
 from .. import statistics
 from ..config import require
 from ..errors import LabelError
+from .measure import resampled_measure, resampled_test
 from .numeric import not_numbers, quantile_groups
-from .task import (
-    Booleans,
-    Floats,
-    Integers,
-    LabelCells,
-    LabelProblem,
-    Sorted,
-    Targets,
-    Task,
-    resampled_measure,
-    resampled_test,
-)
+from .task import Task
+from .terms import Booleans, Floats, Integers, LabelCells, LabelProblem, Sorted, Targets
 
 if TYPE_CHECKING:
     from .heads import Head
