@@ -1,6 +1,7 @@
 """Measured values and survival: losses against their likelihoods, labels, folds, and what is refused."""
 
 from pathlib import Path
+from typing import Any
 
 import h5py
 import numpy as np
@@ -8,13 +9,14 @@ import pandas as pd
 import pytest
 import torch
 
-from jigsawmil import Bag
+from jigsawmil import Bag, SlideSurvival
 from jigsawmil.cohort.cohort import Cohort
 from jigsawmil.cohort.labels import read_labels
 from jigsawmil.cohort.splits import make_folds
 from jigsawmil.errors import ConfigError, LabelError
 from jigsawmil.study.predictions import pool
 from jigsawmil.study.study import Study, cohort_spec
+from jigsawmil.synthetic import make_phantom
 from jigsawmil.tasks import get_task
 from jigsawmil.tasks.survival import event_of, median_survival
 from jigsawmil.tasks.value_heads import CoxHead, IntervalHead, RegressionHead
@@ -80,6 +82,31 @@ def test_the_discrete_loss_is_the_likelihood_of_the_intervals() -> None:
     head.horizons.copy_(at_bound)
     p = head.probabilities(logits).detach().double().numpy()
     np.testing.assert_allclose(SURVIVAL.probabilities(head.scores(logits).double().numpy(), 4), p, rtol=1e-5)
+
+
+def test_the_jigsaw_takes_part_in_learning_survival() -> None:
+    """With lambda = 0 the model is that without a jigsaw, to the bit; with lambda = 1 it is another."""
+    phantom = make_phantom("arrangement", slides=8, patches=60, dim=16, task="survival")
+    outcomes_of = [(slide.outcome["time"], slide.outcome["event"]) for slide in phantom]
+    small: dict[str, Any] = {
+        "hidden": 8,
+        "attention_dim": 4,
+        "epochs": 2,
+        "patience": 0,
+        "loss": "cox",
+        "k": 4,
+        "lr": 0.01,
+    }
+    found = [
+        SlideSurvival(method, **small, **own).fit(phantom.bags, outcomes_of).predict(phantom.bags)
+        for method, own in (
+            ("graph-abmil", {}),
+            ("graph-abmil+jigsaw", {"lambda_": 0.0}),
+            ("graph-abmil+jigsaw", {"lambda_": 1.0}),
+        )
+    ]
+    np.testing.assert_array_equal(found[0], found[1])
+    assert np.abs(found[2] - found[1]).max() > 1e-4
 
 
 def test_a_value_is_learnt_in_its_own_unit() -> None:

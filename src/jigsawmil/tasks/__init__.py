@@ -39,14 +39,6 @@ __all__ = [
 
 # files that hold no task; every other ends with TASK
 SHARED = {"task", "measure", "terms", "classes", "heads", "value_heads", "numeric"}
-    "task",
-    "measure",
-    "terms",
-    "classes",
-    "heads",
-    "value_heads",
-    "numeric",
-}  # files that hold no task; every other ends with TASK
 _files = [file.name for file in pkgutil.iter_modules(__path__) if file.name not in SHARED]
 TASKS: dict[str, Task] = {task.name: task for task in (import_module(f".{name}", __name__).TASK for name in _files)}
 BINARY, MULTICLASS, ORDINAL = (TASKS[kind.name] for kind in (BinaryTask, MulticlassTask, OrdinalTask))
