@@ -50,6 +50,8 @@ def test_compare_has_them_alone_the_slide_alone_and_both(run: Path) -> None:
     assert both > slide  # one epoch teaches nothing; what is joined begins where it stands alone
     page = write_report(run, run / "report.html").read_text()
     assert "clinical covariates alone" in page
+    known = "with the number of the 15 patients who have one: age (14), sex (15); used by covariates, abmil+covariates."
+    assert known in page
 
 
 def test_maps_of_a_run_have_the_covariates_of_its_slides(run: Path) -> None:

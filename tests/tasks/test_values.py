@@ -1,5 +1,7 @@
 """Measured values and survival: losses against their likelihoods, labels, folds, and what is refused."""
 
+import re
+from html import unescape
 from pathlib import Path
 from typing import Any
 
@@ -14,6 +16,7 @@ from jigsawmil.cohort.cohort import Cohort
 from jigsawmil.cohort.labels import read_labels
 from jigsawmil.cohort.splits import make_folds
 from jigsawmil.errors import ConfigError, LabelError
+from jigsawmil.report.page import report_page
 from jigsawmil.study.predictions import pool
 from jigsawmil.study.study import Study, cohort_spec
 from jigsawmil.synthetic import make_phantom
@@ -21,6 +24,7 @@ from jigsawmil.tasks import get_task
 from jigsawmil.tasks.survival import event_of, median_survival
 from jigsawmil.tasks.value_heads import CoxHead, IntervalHead, RegressionHead
 
+SURVIVAL_SECTIONS = ("Survival by predicted risk", "Calibration at horizons")
 SURVIVAL, REGRESSION = get_task("survival"), get_task("regression")
 
 
@@ -240,6 +244,13 @@ def test_a_planted_signal_is_found_and_a_shuffled_one_is_not(tmp_path: Path, ran
         low, high = row[f"{measure.name}_low"], row[f"{measure.name}_high"]
         if name == "true":
             assert low > measure.chance + 0.1
+            page = unescape(report_page(run))
+            assert f"Loss: {get_task(task).loss_words(loss)}." in page
+            assert f"{measure.words} of {row[measure.pooled]:.3f} [{low:.3f}, {high:.3f}], better than chance" in page
+            titles = re.findall("<h2[^>]*>([^<]*)", page)
+            own = ["Predicted and true values"] if task == "regression" else list(SURVIVAL_SECTIONS)
+            assert titles[titles.index("Are the differences real?") + 1 :][: len(own)] == own
+            assert page.count("<figcaption") >= 2 + len(own)
         else:
             assert low <= measure.chance <= high
         one = pool(run.predictions, run.classes["c"], task)["v"]

@@ -70,7 +70,7 @@ def training_words(settings: Mapping[str, Any]) -> str:
     if peek_method(known_settings(settings).method).regression:
         several = f"{members} models, whose logits are averaged{_own_part(train)}; each " if members > 1 else ""
         return (
-            f"{several or 'A regression '}fitted at once, with the ridge penalty that has the least log loss in a "
+            f"{several or 'A regression '}fitted at once, with the ridge penalty that has the least loss in a "
             f"cross-validation over the training patients{', classes weighted by rarity' * train.class_weights}."
         )
     held = train.validation if members == 1 else 1 / parts

@@ -7,6 +7,7 @@ from typing import Any
 from ..study.gather import by_reason
 from ..study.run import Run
 from ..synthetic.phantom_options import is_phantom
+from ..tasks import get_task
 from ..train.settings import Settings, unused
 from .describe import different, known_choice, known_settings, method_words, study_toml, training_words
 from .html import Html, join, listed, paragraphs, table, tag
@@ -25,7 +26,7 @@ def methods_section(run: Run) -> Html:
     ]
     trained: dict[str, list[str]] = {}
     for name in of:
-        trained.setdefault(training_words(of[name]), []).append(name)
+        trained.setdefault(training_words(of[name]) + _loss(run, name), []).append(name)
     several = len(trained) > 1
     words = [f"{', '.join(names)}: {how}" if several else how for how, names in trained.items()]
     folds = validation_words(run) or (
@@ -121,6 +122,13 @@ def _presets(variants: Iterable[Settings]) -> str:
     shared = [key for key in first if all(own.get(key) == first[key] for _, own in found)]
     but = [f"{key.rstrip('_')} = {_shown(first[key])}" for key in shared]
     return f"Preset {name}" + (f", but {', '.join(but)}." if but else ".")
+
+
+def _loss(run: Run, variant: str) -> str:
+    """What a variant minimises; empty if its cohorts' tasks have one loss each."""
+    loss = known_settings(run.settings[variant]).model.loss
+    found = {get_task(run.task(cohort)).loss_words(loss): None for cohort in run.cohorts}
+    return "".join(f" Loss: {words}." for words in found if words)
 
 
 def _chosen(run: Run, variant: str) -> str:

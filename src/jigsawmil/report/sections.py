@@ -6,6 +6,7 @@ from collections.abc import Iterator
 import numpy as np
 import pandas as pd
 
+from ..cohort.labels import COVARIATE
 from ..errors import StudyError
 from ..maps.attention_figure import attention_figure
 from ..statistics.bands import RESAMPLES, Kind
@@ -16,7 +17,7 @@ from ..tasks import FIGURES
 from .attention import attention_caption, attention_rows
 from .choices import choice_lines, choice_table, choices_of
 from .control import blind_variants, control_lines, control_table
-from .describe import kind_words
+from .describe import kind_words, known_settings
 from .examples import SHOWN, example_cards, has_attention
 from .headline import behind
 from .html import Html, figures, join, listed, paragraphs, picture, table, tag
@@ -90,6 +91,7 @@ def cohort_section(part: CohortPart) -> Html:
         f"Features: {cohort.dim} dimensions, encoder {cohort.encoder or 'not stated by the files'}, "
         f"from {cohort.features}; labels from {cohort.labels}.",
         _sites(part, slides),
+        *_covariates(part, slides),
         *cohort.notes,
     ]
     head = [part.task.rows_title, "slides", "patients", "share of slides"]
@@ -342,6 +344,21 @@ def _sites(part: CohortPart, slides: pd.DataFrame) -> str:
     folds = rows.groupby(["seed", "site"])["fold"].nunique()
     apart = len(folds) > 0 and folds.max() == 1
     return words + (". No site is in two folds." if apart else ". Slides of a site are in several folds.")
+
+
+def _covariates(part: CohortPart, slides: pd.DataFrame) -> list[str]:
+    """Which clinical columns were read, for how many patients, and which variants use them."""
+    columns = {name.removeprefix(COVARIATE): name for name in slides if name.startswith(COVARIATE)}
+    if not columns:
+        return []
+    patients = slides.drop_duplicates("patient_id")
+    known = [f"{name} ({int((patients[column] != '').sum()):,})" for name, column in columns.items()]
+    using = [name for name in part.run.variants if known_settings(part.run.settings[name]).uses_covariates]
+    used = f"used by {', '.join(using)}" if using else "no variant uses them"
+    return [
+        f"Clinical covariates, with the number of the {len(patients):,} patients who have one: "
+        f"{', '.join(known)}; {used}. Missing ones take the mean of the training fold."
+    ]
 
 
 def _left_out(part: CohortPart) -> Html:

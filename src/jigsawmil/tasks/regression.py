@@ -29,7 +29,10 @@ class RegressionTask(Task):
 
     name = "regression"
     measure = resampled_measure("pearson", "Pearson's r", "a measured value", chance=0.0, least=-1.0, intervals=FIGURES)
-    losses = ("huber", "squared")
+    losses = {  # noqa: RUF012
+        "huber": "Huber's loss of the standardised error, quadratic up to one standard deviation and linear beyond",
+        "squared": "squared error of the standardised value",
+    }
     headers = {"pearson_patient": "r by\npatient", "spearman": "Spearman", "r2": "R²"}  # noqa: RUF012
     sections = ("values",)
     rows_title = "value"
@@ -99,7 +102,7 @@ class RegressionTask(Task):
         from .value_heads import RegressionHead
 
         self.check_loss(loss)
-        return RegressionHead(width, loss or self.losses[0])
+        return RegressionHead(width, loss or next(iter(self.losses)))
 
     def probabilities(self, scores: Floats, classes: int) -> Floats:
         return scores

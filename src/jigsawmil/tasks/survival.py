@@ -49,7 +49,10 @@ class SurvivalTask(Task):
 
     name = "survival"
     measure = resampled_measure("c_index", "C-index", "time to an event", chance=0.5, least=0.0, intervals=("c_index",))
-    losses = ("nll", "cox")
+    losses = {  # noqa: RUF012
+        "nll": "discrete-time negative log-likelihood over intervals between quantiles of the event times of training",
+        "cox": "Cox's partial likelihood, with a baseline hazard that is estimated before each epoch",
+    }
     headers = {  # noqa: RUF012
         "c_index_patient": "C by\npatient",
         "uno_c": "Uno's C",
@@ -199,7 +202,7 @@ class SurvivalTask(Task):
 
         self.check_loss(loss)
         heads: dict[str, Callable[[int, int], Head]] = {"nll": IntervalHead, "cox": CoxHead}
-        return heads[loss or self.losses[0]](width, classes - 1)
+        return heads[loss or next(iter(self.losses))](width, classes - 1)
 
     def probabilities(self, scores: Floats, classes: int) -> Floats:
         return np.hstack([scores.mean(axis=1, keepdims=True), np.exp(-np.exp(scores))])

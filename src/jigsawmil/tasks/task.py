@@ -41,7 +41,7 @@ class Task(ABC):
     name: str  # in --task, study files, study.json and model.json
     of_classes: bool = False  # whether one class of several is predicted, so that tables hold their probabilities
     measure: Measure
-    losses: tuple[str, ...] = ()  # names of the losses to choose from, the default first; none: there is one
+    losses: ClassVar[Mapping[str, str]] = {}  # to choose from, the default first -> in words; none: there is one
     headers: ClassVar[Mapping[str, str]] = {}  # figures of `score` that only this task has -> header in tables
     sections: tuple[str, ...] = ()  # which the report has, beside the tables
     column_options: tuple[str, ...] = ("label_column",)  # options that name columns of the label table
@@ -126,6 +126,10 @@ class Task(ABC):
         """A ConfigError if the task has no such loss; "" is its default."""
         names = ", ".join(self.losses) if self.losses else f"none, for {self.name} has one loss"
         require("loss", loss, loss in ("", *self.losses), f"{names}. Leave it out for the default")
+
+    def loss_words(self, loss: str) -> str:
+        """Which of the task's losses is learnt by, "" for the default; empty if there is no choice."""
+        return self.losses.get(loss or next(iter(self.losses), ""), "")
 
     @abstractmethod
     def head_for(self, width: int, classes: int, loss: str = "") -> Head:
