@@ -12,6 +12,7 @@ from typing import Any, NamedTuple
 import pytest
 
 os.environ["OMP_NUM_THREADS"] = "1"  # small tensors on several threads spend their time waiting for one another
+os.environ["JIGSAWMIL_CACHE_GB"] = "0"  # prepared slides are kept on disk in the tests of that
 # Ray's own 15 leaves a worker about 1 % of a core beside tests that compute
 os.environ["RAY_worker_niceness"] = "0"  # noqa: SIM112
 # five looks in vain, and a node is dead: Ray's 3,000 would be most of the time of a test that kills one

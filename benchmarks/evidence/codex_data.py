@@ -19,7 +19,7 @@ from jigsawmil.bags.bag import Bag
 from jigsawmil.cohort.cohort import Cohort
 from jigsawmil.cohort.splits import Fold, make_folds
 from jigsawmil.errors import LabelError
-from jigsawmil.train.feed import shuffle_places
+from jigsawmil.train.prepared import shuffle_places
 
 COLUMNS = ("patient", "image", "label", "x", "y", "cell_type")
 FLOOR = 1e-4  # share below which a type, or a pair of types, is no news

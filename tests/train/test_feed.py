@@ -11,12 +11,14 @@ import pytest
 import torch
 
 from jigsawmil.bags.bag import Bag
+from jigsawmil.bags.disk_cache import FOLDER, SIZE
 from jigsawmil.bags.formats import write_bag
 from jigsawmil.cohort.cohort import Cohort, LabelledSlide
 from jigsawmil.errors import FeatureError
 from jigsawmil.graph_config import GraphConfig, Raster
 from jigsawmil.nn.batch import Batch
-from jigsawmil.train.feed import Feed, shuffle_places
+from jigsawmil.train.feed import Feed
+from jigsawmil.train.prepared import shuffle_places
 
 GRAPH = GraphConfig(k=4)
 
@@ -142,19 +144,90 @@ def test_a_slide_that_cannot_be_read_is_named_where_it_would_have_come(cohort: C
         next(stream)
 
 
-def test_slides_from_files_are_prepared_once_too(tmp_path: Path, cohort: Cohort) -> None:
-    """The cohort keeps no second copy beside the prepared slides."""
+@pytest.fixture
+def on_disk(tmp_path: Path, cohort: Cohort) -> Cohort:
+    """Four slides in files: two in float16, two in float32."""
     (tmp_path / "features").mkdir()
     for i in range(4):
-        write_bag(cohort.bag(i), tmp_path / "features" / f"{cohort.slides[i].slide_id}.h5")
+        bag = cohort.bag(i)
+        bag = dataclasses.replace(bag, features=bag.features.half()) if i < 2 else bag
+        write_bag(bag, tmp_path / "features" / f"{cohort.slides[i].slide_id}.h5")
     rows = [f"{slide.slide_id},{i % 2}" for i, slide in enumerate(cohort.slides[:4])]
     (tmp_path / "labels.csv").write_text("\n".join(["slide_id,label", *rows]))
-    read = Cohort.read(tmp_path / "labels.csv", tmp_path / "features")
-    feed = Feed(read, GRAPH, raster=Raster(3))
+    return Cohort.read(tmp_path / "labels.csv", tmp_path / "features")
+
+
+def test_slides_from_files_are_prepared_once_too(on_disk: Cohort) -> None:
+    """The cohort keeps no second copy beside the prepared slides."""
+    feed = Feed(on_disk, GRAPH, raster=Raster(3))
     before = [feed.batch([i]).features.clone() for i in range(4)]
-    for file in (tmp_path / "features").iterdir():
-        file.unlink()
+    for slide in on_disk.slides:
+        assert slide.path is not None
+        slide.path.unlink()
     assert all(torch.equal(feed.batch([i]).features, before[i]) for i in range(4))
+
+
+def test_features_wait_as_narrow_as_they_were_stored(on_disk: Cohort) -> None:
+    """And the model gets the numbers that the file holds, in float32."""
+    feed = Feed(on_disk, GRAPH, raster=Raster(3))
+    waiting = [feed.batch([i]) for i in range(4)]
+    assert [batch.features.dtype for batch in waiting] == [torch.float16] * 2 + [torch.float32] * 2
+    for i, batch in enumerate(waiting):
+        made = Batch.of(on_disk.bag(i), GRAPH, Raster(3)).features
+        assert made.dtype == batch.to("cpu").features.dtype == torch.float32
+        assert torch.equal(batch.to("cpu").features, made)
+    assert torch.equal(feed.batch([0, 2]).features, torch.cat([batch.to("cpu").features for batch in waiting[0:3:2]]))
+
+
+def same(one: Batch, two: Batch) -> bool:
+    """Bit for bit, in everything that a batch holds."""
+    tensors = [(b.features, b.bins, b.order, b.coords, *(vars(b.graph)[f] for f in ARRAYS)) for b in (one, two)]
+    equal = all(torch.equal(a, b) and a.dtype == b.dtype for a, b in zip(*tensors, strict=True))
+    return equal and (one.slide_ptr, one.slide_ids, one.covariates) == (two.slide_ptr, two.slide_ids, two.covariates)
+
+
+ARRAYS = ("indptr", "indices", "weight", "reverse")
+
+
+def test_what_memory_cannot_hold_is_kept_on_disk(
+    on_disk: Cohort, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Read once for all feeds and graphs, by the content of its files, the same to the bit; never of other files."""
+    monkeypatch.setenv(FOLDER, str(tmp_path / "cache"))
+    monkeypatch.setenv(SIZE, "1")
+    held = Feed(on_disk, GRAPH, raster=Raster(3))
+    held.batch([0, 1, 2, 3])
+    assert not (tmp_path / "cache").exists()  # memory held it
+
+    watched, reads = counting(on_disk)
+    one = held.batch([0]).nbytes / 1e9
+    feeds = [Feed(watched, GRAPH, raster=Raster(3), memory_gb=one) for _ in range(2)]
+    for feed in (*feeds, feeds[0]):
+        assert all(same(*pair) for pair in zip(feed.stream(each(feed)), held.stream(each(held)), strict=True))
+    assert sorted(reads.values()) == [1, 1, 1, 2]  # each feed holds one of them in memory
+    assert feeds[1].trained_on(on_disk.slide_ids.tolist()) == held.trained_on(on_disk.slide_ids.tolist())
+
+    reads.clear()
+    for graph, raster, shuffle in (
+        (GraphConfig(k=6), Raster(3), None),
+        (GRAPH, Raster(2), None),
+        (GRAPH, Raster(3), 1),
+    ):
+        other, plain = (Feed(c, graph, raster, memory_gb=0, shuffle=shuffle) for c in (watched, on_disk))
+        monkeypatch.setenv(SIZE, "0")
+        uncached = Feed(on_disk, graph, raster, shuffle=shuffle)
+        monkeypatch.setenv(SIZE, "1")
+        for feed in (other, plain):
+            assert all(same(*pair) for pair in zip(feed.stream(each(feed)), uncached.stream(each(feed)), strict=True))
+    assert max(reads.values()) == 2  # the first slide, which had stayed in memory, and all once more when shuffled
+
+    path = on_disk.slides[3].path
+    assert path is not None
+    write_bag(dataclasses.replace(on_disk.bag(3), features=on_disk.bag(3).features + 1), path)
+    with pytest.raises(FeatureError, match="changed since"):
+        feeds[1].batch([3])
+    again = Cohort.read(tmp_path / "labels.csv", tmp_path / "features")
+    assert torch.equal(Feed(again, GRAPH, Raster(3), memory_gb=0).batch([3]).features, held.batch([3]).features + 1)
 
 
 def test_a_feed_that_nobody_needs_is_gone_at_once(cohort: Cohort) -> None:

@@ -28,7 +28,7 @@ class Bag:
     """
 
     slide_id: str
-    features: "Tensor"  # (patch, d) float32
+    features: "Tensor"  # (patch, d) float32, as `read_bag` gives them
     coords: "Tensor"  # (patch, 2) float64
     patch_size: float | None = None
     mpp: float | None = None
@@ -84,3 +84,13 @@ def as_features(array: "Tensor") -> "Tensor":
     import torch
 
     return array.to(torch.float32).contiguous()
+
+
+def narrowed(features: "Tensor") -> "Tensor":
+    """The same numbers in two bytes each, if none of them changes by that: those that were stored so, as a rule."""
+    import torch
+
+    for dtype in (torch.float16, torch.bfloat16):
+        if all(torch.equal(part.to(dtype).to(part.dtype), part) for part in (features[:1], features)):
+            return features.to(dtype)
+    return features

@@ -21,13 +21,17 @@ S = TypeVar("S", bound=Sized)
 class Store(Generic[K, S]):
     """What `read` gives for a key, kept in memory up to a budget of bytes; safe to use from several threads.
 
+    spill: called with the key and what there is no room for, each time that was read.
+
     First come, first kept, and nothing is evicted. Training goes through all slides epoch after epoch: the least
     recently used one is then the one needed soonest, and a cohort just above the budget would find nothing kept.
     Keeping what came first spares budget / size of the reading, whatever the order.
     """
 
-    def __init__(self, read: Callable[[K], S], budget: float) -> None:
-        self._read, self._budget = read, budget
+    def __init__(
+        self, read: Callable[[K], S], budget: float, spill: Callable[[K, S], None] = lambda key, value: None
+    ) -> None:
+        self._read, self._budget, self._spill = read, budget, spill
         self._kept: dict[K, S] = {}
         self._used = 0
         self._lock = threading.Lock()
@@ -40,6 +44,8 @@ class Store(Generic[K, S]):
                 if key not in self._kept and self._used + value.nbytes <= self._budget:
                     self._kept[key] = value
                     self._used += value.nbytes
+            if key not in self._kept:
+                self._spill(key, value)
         return value
 
 

@@ -38,11 +38,13 @@ class Fault(NamedTuple):
 class Survey:
     """A slide's files as they were found. content: digest of samples of them; whole: of every byte, if asked for.
 
-    step: median distance of a patch to its next, None if it has none. sketch: (anchor, column) features of the patches
-    next to the corners and the middle of the slide; the same for the same features in any order.
+    options: with which they are read. step: median distance of a patch to its next, None if it has none. sketch:
+    (anchor, column) features of the patches next to the corners and the middle of the slide; the same for the same
+    features in any order.
     """
 
     info: BagInfo
+    options: Options = field(default_factory=Options)
     content: str = ""
     whole: str = ""
     state: State = field(default=(), repr=False)
@@ -89,15 +91,16 @@ def _survey(path: Path, options: Options, whole: bool) -> Survey:
     content = content_of(paths)
     all_bytes = content_of(paths, whole=True) if whole else ""
     if info.n == 0:
-        return Survey(info=info, content=content, whole=all_bytes, state=state)
+        return Survey(info=info, options=options, content=content, whole=all_bytes, state=state)
     faults: list[Fault] = []
     places = _places(source, options, info, faults)
     anchors = np.unique(np.linspace(0, info.n - 1, len(CORNERS)).round()) if places is None else _anchors(places)
     sketch = _look_at_features(source, info, anchors.astype(np.int64), whole, faults)
     step = None if places is None else _step(places)
     return Survey(
-        info=info, content=content, whole=all_bytes, state=state, faults=tuple(faults), step=step, sketch=sketch
-    )
+        info=info, options=options, content=content, whole=all_bytes, state=state, faults=tuple(faults), step=step,
+        sketch=sketch,
+    )  # fmt: skip
 
 
 def content_at(path: str | Path, **reading: Any) -> str:

@@ -28,7 +28,7 @@ class Batch:
     Example: `Batch.of([bag, other])`
     """
 
-    features: Tensor  # (patch, d)
+    features: Tensor  # (patch, d); of two bytes each where slides wait for their turn, see `to`
     graph: SpatialGraph | None  # None where no method asks for it
     bins: Tensor  # (patch,) jigsaw target: the cell of the grid in which the patch lies
     order: Tensor  # (patch,) the patch's row in its own file
@@ -54,9 +54,12 @@ class Batch:
             raise FeatureError(f"{bag.slide_id}: the slide has no patches; expected at least one.")
         order = spatial_order(bag.coords)
         bag = dataclasses.replace(bag, features=bag.features[order], coords=bag.coords[order])
-        graph = build_graph(bag, config) if config else None
-        ptr = (0, len(bag))
-        bins = position_bins(bag.coords, raster)
+        return cls.of_ordered(bag, order, build_graph(bag, config) if config else None, raster)
+
+    @classmethod
+    def of_ordered(cls, bag: Bag, order: Tensor, graph: SpatialGraph | None, raster: Raster) -> "Batch":
+        """Of a bag whose patches lie along the Hilbert curve. order: (patch,) the row of each in its file."""
+        ptr, bins = (0, len(bag)), position_bins(bag.coords, raster)
         return cls(bag.features, graph, bins, order, bag.coords, ptr, ptr, (bag.slide_id,), (bag.covariates,))
 
     def prepared_for(self, bags: Sequence[Bag], graph: GraphConfig | None, raster: Raster) -> "Batch":
@@ -105,9 +108,10 @@ class Batch:
         )
 
     def to(self, device: torch.device | str) -> "Batch":
+        """On a device, ready for a model: features become float32 there."""
         return dataclasses.replace(
             self,
-            features=self.features.to(device),
+            features=self.features.to(device).float(),
             graph=self.graph.to(device) if self.graph else None,
             bins=self.bins.to(device),
         )

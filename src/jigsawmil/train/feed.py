@@ -1,15 +1,9 @@
 """Slides on their way to the model: read and prepared once, ahead of need, and kept while there is room."""
 
-import dataclasses
-import zlib
 from collections.abc import Iterator, Sequence
-from functools import partial
 
-import numpy as np
 import torch
 
-from ..bags.bag import Bag
-from ..bags.digest import content_digest
 from ..bags.store import Store, read_ahead
 from ..cohort.cohort import Cohort
 from ..cohort.covariates import Covariate, cells_of, coded
@@ -17,14 +11,15 @@ from ..cohort.labels import group_slides
 from ..graph_config import GraphConfig, Raster
 from ..nn.batch import Batch
 from .infer import Prepared
+from .prepared import Prepare
 from .trained_on import TrainedSlide
 
 
 class Feed:
     """Batches of a cohort: patches ordered, graphs built, bins found.
 
-    Prepared slides, not bags, are kept in memory, up to `memory_gb`; what does not fit is prepared again, in the
-    background, each time it is needed.
+    Prepared slides, not bags, are kept in memory, up to `memory_gb`; what does not fit is kept on disk, from where it
+    is mapped in the background each time it is needed (docs/speed.md).
 
     level: `slide`, or `patient` for one bag of all slides of a patient. shuffle: permute the places of patches within
     each slide (the control for "does place matter?"), from the slide's own name and this seed.
@@ -42,8 +37,9 @@ class Feed:
     ) -> None:
         self.cohort = cohort
         # of a method of its own a feed would be freed only now and then, with all its slides, beside the next one's
-        self._digests: dict[int, str] = {}  # of slides that were read
-        self._slides = Store(partial(prepare, cohort, graph, raster, shuffle, digests=self._digests), memory_gb * 1e9)
+        prepare = Prepare(cohort, graph, raster, shuffle)
+        self._digests = prepare.digests
+        self._slides = Store(prepare, memory_gb * 1e9, prepare.spill)
         groups = cohort_groups(cohort, level)
         self.names = [name for name, _ in groups]  # bag -> its slide, or its patient
         self.members = [slides for _, slides in groups]  # bag -> its slides
@@ -92,30 +88,6 @@ class Feed:
         """Bags one by one, for `run_model`."""
         batches = self.stream([[bag] for bag in bags])
         return (Prepared(self.names[bag], (batch,)) for bag, batch in zip(bags, batches, strict=True))
-
-
-def prepare(
-    cohort: Cohort,
-    graph: GraphConfig | None,
-    raster: Raster,
-    shuffle: int | None,
-    index: int,
-    *,
-    digests: dict[int, str] | None = None,
-) -> Batch:
-    """A slide as the model takes it. digests: takes that of its features."""
-    bag = cohort.bag(index)
-    if digests is not None and index not in digests:
-        digests[index] = content_digest(bag.features)
-    if shuffle is not None:
-        bag = shuffle_places(bag, shuffle)
-    return Batch.of(bag, graph, raster)
-
-
-def shuffle_places(bag: Bag, seed: int) -> Bag:
-    """The same patches and the same places, joined at random."""
-    rng = np.random.default_rng([seed, zlib.crc32(bag.slide_id.encode())])
-    return dataclasses.replace(bag, coords=bag.coords[torch.from_numpy(rng.permutation(len(bag)))])
 
 
 def cohort_groups(cohort: Cohort, level: str) -> list[tuple[str, list[int]]]:
