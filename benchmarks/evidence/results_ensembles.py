@@ -14,17 +14,17 @@ def develop(found: Found) -> list[str]:
         f"Cohorts: {counts}. Synthetic ones have {shape['slides']} slides (`few slides`: "
         f"{found['kinds']['few slides']['slides']}) of about {shape['patches']} patches with {shape['dim']} features. "
         f"{found['folds']} folds, default settings. Cohorts, arms and both rules were fixed before the run "
-        "(`benchmarks/evidence/ensembles.py`). The default was chosen on these cohorts, so they say nothing about how "
-        "good it is; the next section does.",
+        "(`benchmarks/evidence/ensembles.py`). The default was chosen on these cohorts, so its AUROC here is biased; "
+        "the next section has an unbiased one.",
         arm_grid(found),
-        f"Learnt weights ({STACKED}) minus equal ones: {stated(stacking)}, standard error "
+        f"Learnt weights ({STACKED}) minus equal weights: {stated(stacking)}, standard error "
         f"{stacking['standard_error']:.3f}; by kind "
         + ", ".join(f"{kind} {value:+.3f}" for kind, value in stacking["by_kind"].items())
         + f". By the first rule the weights are {'learnt' if found['weights'] == STACKED else 'equal'}. "
         f"By the second rule the default is **{found['default']}**.",
         took(found),
-        f"Equal would be 0.2; the {sum(len(own['weights']) for own in found['cohorts'].values())} learnt weightings of "
-        "five kinds, one per fold, lie between {:.2f} and {:.2f}.".format(*weights_range(found)),
+        f"Equal weights are 0.2; in {sum(len(own['weights']) for own in found['cohorts'].values())} folds, the learnt "
+        "weights of the five kinds lie between {:.2f} and {:.2f}.".format(*weights_range(found)),
         *probabilities(found),
         *doubts(found),
     ]
@@ -39,7 +39,7 @@ def took(found: Found) -> str:
     """Processor time of training, as a multiple of the single model's."""
     seconds, one = found["processor_seconds"], found["processor_seconds"][JIGSAW]
     ratios = ", ".join(f"{value / one:.1f} (`{arm}`)" for arm, value in seconds.items() if arm != JIGSAW)
-    return f"Processor time, as a multiple of that of a single `{JIGSAW}`: {ratios}. Learning the weights takes none."
+    return f"Processor time, as a multiple of a single `{JIGSAW}`: {ratios}. Learning the weights needs no training."
 
 
 def codex(found: Found) -> list[str]:
@@ -47,8 +47,8 @@ def codex(found: Found) -> list[str]:
     single = {arm: found["overall"][arm] for arm in found["arms"] if found["trainings"][arm] == 1 and arm != default}
     best = max(single, key=lambda arm: single[arm])
     return [
-        "CODEX cells of 35 colorectal cancer patients, three folds by patient, default settings. They were to be "
-        "one of the cohorts above, and were left out for their time (`benchmarks/evidence/ensembles.py` says when).",
+        "CODEX cells of 35 colorectal cancer patients, three folds by patient, default settings. They were planned as "
+        "one of the cohorts above, and left out to save time (`benchmarks/evidence/ensembles.py` says when).",
         arm_grid(found),
         f"The default minus the best single method, {best}: {found['overall'][default] - single[best]:+.3f}.",
         *doubts(found),
@@ -67,10 +67,10 @@ def report(found: Found) -> list[str]:
     spread = found["std_over_folds"]
     seconds = found["processor_seconds"]
     return [
-        f"{len(found['cohorts'])} other synthetic cohorts of the same kinds, drawn after the default stood, and run "
-        f"once: the default ({default}) beside single models.",
+        f"{len(found['cohorts'])} other synthetic cohorts of the same kinds, drawn after the default was fixed, and "
+        f"run once: the default ({default}) beside single models.",
         arm_grid(found),
-        "The default beside the best single method of each kind, which nobody can know beforehand:",
+        "The default beside the best single method of each kind, which is not known beforehand:",
         grid(["kind", "default", "best single method", "difference", "default minus `abmil`"], lines),
         "Standard deviation over folds, as a share of a single model's: "
         + ", ".join(f"{spread[default] / spread[arm]:.2f} of `{arm}`" for arm in single)
@@ -116,7 +116,7 @@ def doubts(found: Found) -> list[str]:
         lines.append([f"`{one['variant']}`", f"{one['errors']} of {one['cases']}", *medians, interval])
         lines[-1].append(number(one["confidence"]))
     return [
-        "Do the members disagree more about the slides that the ensemble gets wrong? AUROC with which the standard "
-        "deviation of their logits finds the errors, beside that of the probability itself; slides of all cohorts:",
+        "Do members disagree more on slides that the ensemble gets wrong? AUROC of detecting errors by the standard "
+        "deviation of the members' logits (*disagreement*) and by the probability itself; slides of all cohorts:",
         grid(["ensemble", "errors", "median, right", "median, wrong", "disagreement", "probability"], lines),
     ]

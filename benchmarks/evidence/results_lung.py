@@ -41,11 +41,11 @@ def verdict(found: Found) -> str:
     )
     if not real:
         return (
-            f"{first} **No difference is left after Holm's correction**: nothing here shows that slides, or the places "
-            f"of their cells, add to the covariates, and {found['data']['events']} events could not exclude it."
+            f"{first} **No difference is significant after Holm's correction**: nothing shows that slides, or the "
+            f"positions of their cells, add to the covariates, and {found['data']['events']} events cannot exclude it."
         )
     named = "; ".join(f"{line['a']} against {line['b']} ({line['difference']:+.3f})" for line in real)
-    return f"{first} Differences that are left after Holm's correction: {named}."
+    return f"{first} Significant after Holm's correction: {named}."
 
 
 def _same_order(found: Found) -> list[str]:

@@ -24,10 +24,10 @@ PAGE = ROOT / "docs" / "results.md"
 COMMAND = "python -m benchmarks.evidence.results_page"
 HEAD = f"""# Results
 
-Written by `{COMMAND}` from the files in `benchmarks/results`; a test holds this page to them.
-`make evidence` runs what is missing and writes it anew. AUCs are of slides that took no part in fitting, stopping or
-any choice; [statistics](statistics.md) says what each interval is. Phantoms are artificial cohorts with a known answer
-([phantoms](phantoms.md)): they show what a method can and cannot know, never how well it does on tissue.
+This page has the measurements behind our claims, negative results included. `{COMMAND}` writes it
+from the files in `benchmarks/results`; `make evidence` runs what is missing. AUROCs are of slides that took no part in
+fitting, stopping or any choice; [statistics](statistics.md) defines each interval. Phantoms are synthetic cohorts with
+a known answer ([phantoms](phantoms.md)): they show what a method can detect, not how well it does on tissue.
 """
 
 
@@ -79,7 +79,7 @@ SECTIONS = (
     Section("unseen", "Two unseen phantom cohorts", "python -m benchmarks.evidence.unseen", unseen),
     Section("jigsaw_cases", "Where does the jigsaw help?", "python -m benchmarks.evidence.jigsaw_cases", jigsaw),
     Section(
-        "learning_curve", "AUC against the number of slides", "python -m benchmarks.evidence.learning_curve", learning
+        "learning_curve", "AUROC against the number of slides", "python -m benchmarks.evidence.learning_curve", learning
     ),
     Section("presets", "The presets `default` and `paper`", "python -m benchmarks.evidence.presets", presets),
     Section("small_cohorts", "Small cohorts", "python -m benchmarks.evidence.small_cohorts", small),

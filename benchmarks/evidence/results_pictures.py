@@ -54,7 +54,7 @@ def codex_figure(found: Mapping[str, Any]) -> Figure:
 
 
 def gain_figure(found: Mapping[str, Any]) -> Figure:
-    """A panel a rule, a row a case: gain of AUC over no jigsaw with its 95 % interval, coloured by the verdict."""
+    """A panel a rule, a row a case: gain in AUROC over no jigsaw with its 95 % interval, coloured by the verdict."""
     rows = found["cases"]
     figure = Figure(figsize=(9.6, 0.27 * len(rows) + 1.0), layout="constrained")
     axes = figure.subplots(1, len(RULES), sharex=True, sharey=True)
@@ -66,7 +66,7 @@ def gain_figure(found: Mapping[str, Any]) -> Figure:
             colour = VERDICT[gain["verdict"]]
             ax.plot([gain["low"], gain["high"]], [y, y], color=colour, linewidth=2, solid_capstyle="butt")
             ax.plot(gain["mean"], y, "s", color=colour, markersize=5)
-        ax.set(title=f"lambda {rule}", ylim=(len(rows) - 0.5, -0.5), xlabel="gain of AUC")
+        ax.set(title=f"lambda {rule}", ylim=(len(rows) - 0.5, -0.5), xlabel="gain in AUROC")
         ax.tick_params(axis="y", length=0)
     axes[0].set_yticks(range(len(rows)), [row_name(row) for row in rows])
     return figure
@@ -92,7 +92,7 @@ def lambda_figure(found: Mapping[str, Any]) -> Figure:
 
 
 def curve_figure(found: Mapping[str, Any]) -> Figure:
-    """A panel a phantom: mean AUC over cohorts against the slides to fit on; the band is one standard error."""
+    """A panel a phantom: mean AUROC over cohorts against the slides to fit on; the band is one standard error."""
     curves = found["curves"]
     figure = Figure(figsize=(7.2, 3.2), layout="constrained")
     axes = figure.subplots(1, len(curves), sharey=True, squeeze=False)[0]
@@ -107,7 +107,7 @@ def curve_figure(found: Mapping[str, Any]) -> Figure:
         ax.set_xticks([point["slides"] for point in next(iter(by_method.values()))])
         ax.xaxis.set_major_formatter(ScalarFormatter())
         ax.xaxis.set_minor_locator(NullLocator())
-    axes[0].set_ylabel("AUC on new slides")
+    axes[0].set_ylabel("AUROC on new slides")
     handles, labels = axes[0].get_legend_handles_labels()
     figure.legend(handles, labels, loc="outside lower center", ncols=len(labels))
     return figure

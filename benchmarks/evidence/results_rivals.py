@@ -9,20 +9,20 @@ ABOUT = {
     "UCSB": "58 H&E images of breast tissue (benign or malignant), tiles of 64 pixels, EfficientNet-Lite0; split by "
     "microarray and date",
     "CODEX": "cells of 35 colorectal cancer patients, four images each; a patient's prediction is their mean",
-    "composition": "phantom: how much tumour there is, which any method can know",
-    "arrangement": "phantom: finely mixed or in clumps, which only positions tell",
-    "position": "phantom: which of two nests lies high in layered tissue, which only positions tell",
+    "composition": "phantom: how much tumour there is, which any method can detect",
+    "arrangement": "phantom: finely mixed or in clumps, which depends on positions alone",
+    "position": "phantom: which of two nests lies high in layered tissue, which depends on positions alone",
 }
 
 
 def rivals(found: Found) -> list[str]:
     ours = found["reference"]
     return [
-        "Every contender has its default settings, the same folds and the same stopping rule; what was declared before "
-        "the run, and the only exception, is in `benchmarks/evidence/rivals.py`. *time* is processor time of training "
-        f"and predicting one fold, all members of a committee, as a multiple of `{found['unit']}` in the same run. "
-        f"*against ours* is `{ours}` held against each other contender: difference in pooled AUROC, DeLong's p and the "
-        "corrected t-test's, both Holm-adjusted over the contenders of the cohort.",
+        "Every method has its default settings, the same folds and the same stopping rule; "
+        "`benchmarks/evidence/rivals.py` states what was declared before the run, and the only exception. *time* is "
+        "processor time of training and predicting one fold, with all members of a committee, as a multiple of "
+        f"`{found['unit']}` in the same run. *against ours* is the method minus `{ours}`: difference in pooled AUROC, "
+        "p of DeLong's test and of the corrected t-test, both Holm-adjusted over the methods of the cohort.",
         *(part for name, one in found["cohorts"].items() for part in _cohort(name, one, ours)),
     ]
 

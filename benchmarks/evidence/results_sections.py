@@ -44,7 +44,7 @@ def summary_grid(rows: Sequence[Found]) -> str:
         interval = f" [{low:.3f}, {high:.3f}]" if low is not None and high is not None else ""
         figures = [number(row.get("auc_mean")) + spread, number(row.get("auc_oof")) + interval]
         lines.append([*([str(row.get("cohort", ""))] if several else []), str(row["variant"]), *figures])
-    header = ["cohort"] * several + ["method", "AUC, mean of folds", "AUC, pooled out of fold [95 % interval]"]
+    header = ["cohort"] * several + ["method", "AUROC, mean of folds", "AUROC, pooled out of fold [95 % interval]"]
     return grid(header, lines)
 
 
@@ -68,12 +68,13 @@ def unseen(found: Found) -> list[str]:
     ours = "graph-abmil+jigsaw"
     return [
         "Five methods, default settings, 3 folds, on two cohorts that nobody had looked at when defaults were chosen: "
-        f"{' and '.join(commands)}. In both only place tells the label, so `abmil` belongs at 0.5. The first is run "
-        "again with its labels permuted over patients, where every method belongs at 0.5: above it would be a leak.",
+        f"{' and '.join(commands)}. In both the label depends on position alone, so `abmil` should be at 0.5. The "
+        "first is repeated with labels permuted over patients; every method should then be at 0.5, and a higher AUROC "
+        "would show a leak.",
         summary_grid(found["summary"]),
         pair_grid(found["comparisons"], [(ours, "abmil"), (ours, "graph-abmil"), ("graph-abmil", "abmil")]),
-        "Differences are of the pooled AUC of patients; p-values are Holm-adjusted over the ten pairs of a cohort, and "
-        "one above 0.05 does not show that two methods are equal. With 3 folds the t-test finds only large, steady "
+        "Differences are of the pooled AUROC of patients. P-values are Holm-adjusted over the ten pairs of a cohort; "
+        "one above 0.05 does not show that two methods are equal. With 3 folds the t-test detects only large, steady "
         "differences.",
         "![Five methods on two unseen cohorts, and on one with permuted labels](img/results-unseen.png)",
     ]
@@ -82,7 +83,7 @@ def unseen(found: Found) -> list[str]:
 def jigsaw(found: Found) -> list[str]:
     cases = found["cases"]
     cohorts = len(found["seeds"])
-    header = ["case", "slides", "AUC without", *(f"lambda {rule}" for rule in RULES)]
+    header = ["case", "slides", "AUROC without", *(f"lambda {rule}" for rule in RULES)]
     survive = sum(gain["p_holm"] < 0.05 for row in cases for gain in row["gains"].values())
     blind = [
         f"{row['case']}: {area(row, 'abmil')} without, {stated(row['abmil'])} with `balanced`, "
@@ -93,32 +94,32 @@ def jigsaw(found: Found) -> list[str]:
     return [
         f"`graph-abmil` with and without the jigsaw on {len(cases)} kinds of phantom cohort, {cohorts} independent "
         f"cohorts each (seeds {found['seeds'][0]} to {found['seeds'][-1]}), tested on {found['test_slides']} new "
-        "slides a cohort. One factor at a time around a centre; cases, seeds and the rule of judgement were fixed "
-        "before the jigsaw was run, difficulty by the baseline alone (`benchmarks/evidence/jigsaw_cases.py` says how). "
-        "In `position` the jigsaw's question and the label's are related; in the others the place of a patch on the "
-        "glass says nothing.",
-        f"Gain of AUC with its 95 % interval (Student's, over {cohorts} paired cohort differences). **helps** and "
-        f"**hurts**: the interval excludes 0 and the gain is beyond {LEAST} in size; the rest is neutral: not shown. "
-        f"† survives Holm's correction over all {len(cases) * len(RULES)} gains; {survive or 'none'} of them "
-        f"{'does' if survive == 1 else 'do'}. One factor apart from the centre, which is 40 slides, slide effect 0.3, "
-        "noise 1 and nests of a twelfth of the slide.",
+        "slides per cohort. Each case changes one factor of a centre (40 slides, slide effect 0.3, noise 1, nests of "
+        "a twelfth of the slide). Cases, seeds and the decision rule were fixed before the jigsaw was run; difficulty "
+        "was set with the baseline alone (`benchmarks/evidence/jigsaw_cases.py`). In `position` the bin of a patch is "
+        "related to the label; in the other kinds it is not.",
+        f"Gain in AUROC with its 95 % interval (Student's, over {cohorts} paired cohort differences). **helps** and "
+        f"**hurts**: the interval excludes 0 and the gain is beyond {LEAST} in size; all others are neutral (nothing "
+        f"shown). † survives Holm's correction over all {len(cases) * len(RULES)} gains; {survive or 'none'} of them "
+        f"{'does' if survive == 1 else 'do'}.",
         grid(header, [case_line(row) for row in cases]),
         f"It helps in: {where(found, 'helps')}. It hurts in: {where(found, 'hurts')}.",
         tally(found),
-        "Over several cases the unit is a seed: its differences are averaged over them first, since cases share seeds.",
-        "![Gain of AUC by rule and case](img/results-jigsaw-cases.png)",
-        "ABMIL with its jigsaw, where no graph is needed: " + "; ".join(blind) + ".",
-        "Rules against each other, over all cases:",
+        "For means over several cases the unit is the seed, because cases share seeds: its differences are averaged "
+        "first.",
+        "![Gain in AUROC by rule and case](img/results-jigsaw-cases.png)",
+        "ABMIL with the jigsaw, in cases that need no graph: " + "; ".join(blind) + ".",
+        "Rules compared with each other, over all cases:",
         grid(
-            ["difference of AUC", "mean [95 % interval]", "p"],
+            ["difference in AUROC", "mean [95 % interval]", "p"],
             [[name, stated(c), p_value(c["p"])] for name, c in found["contrasts"].items() if "without" not in name],
         ),
-        "What this says on the open claims of [the weight of the jigsaw](lambda.md#what-the-evidence-says):",
+        "What this means for the open claims of [the weight of the jigsaw](lambda.md#what-the-evidence-says):",
         "\n".join(f"- {claim}" for claim in claims(found)),
-        "Asked after this table had been seen, and counted in no sum above: 80 slides also mean twice the steps, so 40 "
-        "slides were given as many.",
+        "A question that came up after this table, not counted above: 80 slides also mean twice the steps, so 40 "
+        "slides were trained for as many.",
         grid(header, [case_line(row) for row in found["afterwards"]]),
-        f"How far the jigsaw is solved in these trainings (mean over the cases of `position`; uniform answers give "
+        f"How well these models solve the jigsaw (mean over the cases of `position`; uniform predictions give "
         f"{np.log(100):.3f}):",
         grid(["", *(f"lambda {rule}" for rule in RULES)], solved(cases)),
         "![Losses and lambda over the epochs](img/results-lambda.png)",
@@ -185,19 +186,19 @@ def claims(found: Found) -> list[str]:
         + ("refuted here, " if best["high"] < 0 else "not refuted here, ")
         + f"{stated(best)}"
         + ("." if best["high"] < 0 else f"; a loss beyond {max(0.0, -best['low']):.3f} is excluded."),
-        "*`em` lags because its lambda is low early*: "
+        "*`em` is worse because its lambda is low early*: "
         + (
-            f"there is a lag behind fixed 0.5 to explain, {stated(lag)}, "
+            f"`em` is worse than fixed 0.5, {stated(lag)}, "
             if lag["high"] < 0
-            else f"no lag behind fixed 0.5 is shown, {stated(lag)}, so there is nothing here for it to explain, "
+            else f"`em` is not shown to be worse than fixed 0.5, {stated(lag)}, so there is nothing to explain, "
         )
-        + f"though the lambda of `em` is {early:.2f} in the first epoch and {late:.2f} in the last. "
+        + f"although the lambda of `em` is {early:.2f} in the first epoch and {late:.2f} in the last. "
         + {
-            1: f"More jigsaw throughout is better (2.0 - 0.1: {stated(more)}), as the claim needs.",
-            -1: f"More jigsaw throughout is worse (2.0 - 0.1: {stated(more)}), against the claim.",
-            0: f"Nor does twenty times the jigsaw matter on average (2.0 - 0.1: {stated(more)}).",
+            1: f"A higher weight throughout is better (2.0 - 0.1: {stated(more)}), in line with the claim.",
+            -1: f"A higher weight throughout is worse (2.0 - 0.1: {stated(more)}), against the claim.",
+            0: f"Twenty times the weight makes no difference on average (2.0 - 0.1: {stated(more)}).",
         }[sign(more)]
-        + " The claim's own test, a lambda that is low early and 0.5 later, was not run: no rule has that form.",
+        + " A direct test, a lambda that is low early and 0.5 later, was not run: no rule has that form.",
     ]
 
 
@@ -208,17 +209,17 @@ def sign(gain: Found) -> int:
 
 def learning(found: Found) -> list[str]:
     parts = [
-        f"Mean AUC over {len(found['seeds'])} cohorts on the same {found['test_slides']} new slides, ± one standard "
-        "error, against the number of slides to fit on. `position`: only place tells the label. `composition` (noise "
-        "3): place tells nothing, and every method can know the label. Lambda by `em`, the default; slides, network "
-        "and training as in the table above, on other cohorts: the gains below are a second look at what it found."
+        f"Mean AUROC over {len(found['seeds'])} cohorts on the same {found['test_slides']} new slides, ± one standard "
+        "error, against the number of training slides. `position`: the label depends on position alone. `composition` "
+        "(noise 3): position is irrelevant, and every method can detect the label. Lambda by `em`, the default. "
+        "Slides, network and training are as in the section above, on other cohorts: the gains are a replication."
     ]
     for kind, by_method in found["curves"].items():
         sizes = [point["slides"] for point in next(iter(by_method.values()))]
         lines = [[m, *(f"{p['mean']:.3f} ± {p['error']:.3f}" for p in points)] for m, points in by_method.items()]
         lines.append(["gain of the jigsaw [95 % interval]", *jigsaw_gains(by_method)])
         parts.append(grid([kind, *(f"{n} slides" for n in sizes)], lines))
-    return [*parts, "![AUC against the number of slides](img/results-learning-curve.png)"]
+    return [*parts, "![AUROC against the number of slides](img/results-learning-curve.png)"]
 
 
 def jigsaw_gains(by_method: Mapping[str, Sequence[Found]]) -> list[str]:
@@ -248,10 +249,10 @@ def loop(found: Found) -> list[str]:
         [r["method"], f"{r['first_epoch_s']:.1f}", f"{r['loop_ms']:.1f}", f"{r['bare_ms']:.1f}", f"{r['ratio']:.2f}"]
         for r in found["rows"]
     ]
-    header = ["method", "first epoch, s", "loop, ms a slide", "bare step, ms a slide", "loop / bare"]
+    header = ["method", "first epoch, s", "loop, ms per slide", "bare step, ms per slide", "loop / bare"]
     return [
-        f"{found['slides']} slides of {found['patches']:,} patches on disk, within {found['peak_gb']:.1f} GB in all: "
-        "what reading, feeding, lambda and bookkeeping add to the bare step.",
+        f"{found['slides']} slides of {found['patches']:,} patches on disk, {found['peak_gb']:.1f} GB of memory in "
+        "all: what reading, batching, lambda and bookkeeping add to the bare step.",
         grid(header, lines),
     ]
 
@@ -272,8 +273,8 @@ def ensemble_time(found: Found) -> list[str]:
     ]
     return [
         f"Fitted on {found['slides']} slides of {found['patches']:,} x {found['dim']:,}, {found['epochs']} epochs "
-        "after the one that reads slides and builds graphs, on one thread. Ratios are for equal epochs; each model "
-        "stops at its own.",
+        "after the one that reads slides and builds graphs, on one thread. Ratios are for equal numbers of epochs; in "
+        "use, each model stops at its own.",
         grid(header, lines),
     ]
 
@@ -289,24 +290,26 @@ def codex(found: Found) -> list[str]:
         whole = f"{row['auc_patient']:.3f} [{row['auc_low']:.3f}, {row['auc_high']:.3f}]"
         own = ["", ""] if row["name"] == headline else tests
         lines.append([row["name"], row["how"], str(row["repeats"]), spread, whole, *own])
-    header = ["method", "how", "repeats", "AUC, mean ± std of repeats", "of the mean prediction [95 % interval]"]
+    header = ["method", "how", "repeats", "AUROC, mean ± std of repeats", "of the mean prediction [95 % interval]"]
     phantoms = [
         [f"{p['kind']}, seed {p['seed']}, noise {p.get('noise', 1):g}", f"{p['without']:.3f}", f"{p['with']:.3f}"]
         for p in found["phantoms"]
     ]
     return [
         f"{data['cells']:,} cells in {data['images']} images of {data['patients']} patients (Schürch et al., Cell "
-        f"2020), CLR or DII. A prediction is of a patient; {protocol['repeats']} x {protocol['folds']} folds of "
-        f"patients, from seed {protocol['first_seed']} on. `nested`: chosen by {protocol['inner_folds']} folds within "
-        "the training patients; `fixed`: set beforehand; `control`: the same with places shuffled; `reference`: "
-        f"logistic regression on a hand-made statistic. p: against *{headline}*, Holm-adjusted; corrected t over "
-        "folds, and DeLong. In the picture the square is the mean prediction's AUC, the diamond the mean of repeats.",
+        f"2020), classified as CLR or DII by patient; {protocol['repeats']} x {protocol['folds']} folds of patients, "
+        f"from seed {protocol['first_seed']} on. `nested`: settings chosen by {protocol['inner_folds']} folds within "
+        "the training patients; `fixed`: set beforehand; `control`: the same with positions shuffled; `reference`: "
+        f"logistic regression on a hand-made statistic. P-values are against *{headline}*, Holm-adjusted: corrected t "
+        "over folds, and DeLong. In the picture, squares are the AUROC of the mean prediction, diamonds the mean of "
+        "repeats.",
         grid([*header, "t p", "DeLong p"], lines),
         "![Methods on CODEX](img/results-crc-codex.png)",
         *jigsaw_on(rows),
-        "The same option on phantoms, AUC of `graph-abmil`:",
+        "The same option on phantoms, AUROC of `graph-abmil`:",
         grid(["phantom", "without kinds", "with 8 kinds"], phantoms),
-        "What was tried before on other folds of the same patients, which makes all figures above somewhat hopeful:",
+        "**The figures above are optimistic**, because the following was tried before on other folds of the same "
+        "patients:",
         "\n".join(f"- {line}" for line in found["tried"]),
     ]
 
@@ -321,17 +324,17 @@ def jigsaw_on(rows: Sequence[Found]) -> list[str]:
             gains = np.array(areas) - each[without][: len(areas)]
             figures = [f"{gain:+.3f}" for gain in (gains.mean(), gains.min(), gains.max())]
             lines.append([name, without, str(len(gains)), *figures])
-    told = "Does the jigsaw help here? Gain of AUC by repeat, without an interval: repeats share patients."
+    told = "Gain in AUROC from the jigsaw, by repeat; no interval is given because repeats share patients:"
     return [told, grid(["method", "over", "repeats", "mean gain", "least", "largest"], lines)] if lines else []
 
 
 def standins(found: Found) -> list[str]:
     """The paper's tables on stand-ins, and what each took."""
     parts = [
-        "The study files of the paper's Tables 1, 3, 5 and 6 as they are (preset `paper`), on artificial slides: 100, "
+        "The study files of the paper's Tables 1, 3, 5 and 6, unchanged (preset `paper`), on synthetic slides: 100, "
         "101 and 78 slides of 50 to 12,050 patches with 1,024 features, three folds. **They say nothing about TCGA or "
         "the paper's figures**: the label was planted (`arrangement`, noise 2). They show that the studies run at the "
-        "paper's size, and what that takes. AUROC, mean ± standard deviation over folds."
+        "paper's size, and at what cost. AUROC, mean ± standard deviation over folds."
     ]
     cohorts = found["cohorts"]
     for name, rows in found["tables"].items():

@@ -22,17 +22,17 @@ def selection(found: Found) -> list[str]:
     header = ["labels", "epoch chosen by", "AUROC [95 % interval]", f"difference to *{HONEST}*"]
     permuted = rows["permuted", None, "test fold, AUROC"]["auc"]
     return [
-        "One training per fold, and four rules for the epoch that is kept: the rows differ in nothing but who chose. "
+        "What it costs to let the test fold choose the epoch. One training per fold, and four rules for the epoch that "
+        "is kept; nothing else differs between the rows. *inner patients* is what this package does; the two rules by "
+        "the test fold are those of cross-validation without inner validation patients. "
         f"{cohorts} phantom cohorts of {' or '.join(map(str, sizes))} slides (three kinds, seeds {seeds}), 3 folds, "
         f"`{settings['method']}`, {settings['epochs']} epochs; each cohort with its true labels, and with labels "
-        "permuted over patients, where the truth is 0.5. Cohorts, seeds and rules were declared before the run "
-        "(`benchmarks/evidence/selection_bias.py`). One thing was corrected after the run had begun and before any "
-        "figure was seen: the function that applies the stopping rule stopped one epoch earlier than declared; the "
-        "stored traces were judged again. *inner patients* is what this package does; the two rules by the "
-        "test fold are those of cross-validation without inner validation patients.",
+        "permuted over patients, for which the true AUROC is 0.5. Cohorts, seeds and rules were declared before the "
+        "run (`benchmarks/evidence/selection_bias.py`). One correction was made during the run, before any figure was "
+        "seen: the stopping rule stopped one epoch too early, and was applied again to the stored traces.",
         f"AUROC is the mean of the test folds; intervals are Student's over {cohorts} cohorts, differences are paired.",
         grid([*header, *(f"at {n} slides" for n in sizes)], lines),
-        f"With labels that mean nothing, the best epoch by the AUROC of the test fold reports {permuted['mean']:.3f}.",
+        f"With permuted labels, the best epoch by the AUROC of the test fold reports {permuted['mean']:.3f}.",
     ]
 
 
@@ -61,11 +61,11 @@ def choosing(found: Found) -> list[str]:
         f"default, {inner['folds']} inner folds, {inner['repeats']} repeats. {len(cohorts)} phantom cohorts of "
         f"{found['shape']['slides']} slides (seeds: {spelled}), {found['folds']} folds. Cohorts, arms and figures were "
         "declared before the run (`benchmarks/evidence/choosing.py`).",
-        f"*{RULE}* is the rule of [choose.md](choose.md); *{LOWEST}* has the same inner folds without the lean towards "
-        f"the default. *{BEST}* is no method: it is what one reports who tries all candidates in the cross-validation "
-        "itself and keeps the best.",
+        f"*{RULE}* is the rule of [choose.md](choose.md); *{LOWEST}* uses the same inner folds without preferring "
+        f"the default. *{BEST}* is not a valid method: it is the AUROC reported by someone who tries all candidates in "
+        "the cross-validation itself and keeps the best.",
         grid(["", "AUROC", f"difference to *{DEFAULT}* [95 % interval]", *kinds], lines),
-        f"The best candidate by the test folds is reported with {optimism:+.3f} over *{RULE}*.",
+        f"The candidate that is best on the test folds is reported {optimism:+.3f} above *{RULE}*.",
         grid(["candidate", f"folds of {folds}: {RULE}", LOWEST], times),
         f"Choosing took {spent['choosing'] / spent['default']:.0f} times the processor time of training the default.",
     ]

@@ -30,11 +30,11 @@ def presets(found: Found) -> list[str]:
         f"setting of `paper` at a time. {cohorts} synthetic cohorts ({knobs}), {found['train_slides']} slides to fit "
         f"on, {found['test_slides']} others to test, about {found['shape']['patches']} patches of "
         f"{found['shape']['dim']} features; the longer side of a slide is {found['elongation']:.1f} times the shorter "
-        "one (median). Arms, seeds and the rule of judgement were fixed before the run "
-        "(`benchmarks/evidence/presets.py`, whose head states what was changed before any AUROC was looked at).",
+        "one (median). Arms, seeds and the decision rule were fixed before the run "
+        "(`benchmarks/evidence/presets.py` states what was changed before any AUROC was looked at).",
         f"Mean AUROC per kind; the interval is Student's over {cohorts} paired cohort differences, p is Holm-adjusted "
         f"over the {len(rows) - 1} arms. **helps** and **hurts**: the interval excludes 0, and the difference is "
-        f"beyond {LEAST} in size; † marks p below 0.05. Each difference holds the luck of two trainings.",
+        f"beyond {LEAST} in size; † marks p below 0.05. Each difference includes the chance of two trainings.",
         grid(header, lines),
         judged(rows[1:]),
         *chance(rows[0]),
@@ -44,9 +44,9 @@ def presets(found: Found) -> list[str]:
 
 
 def chance(default: Found) -> list[str]:
-    """Kinds on which the default knows nothing, so that no setting can be seen to hurt."""
+    """Kinds on which the default is at chance, so that no setting can be seen to hurt."""
     kinds = [f"`{kind}`" for kind, areas in default["auc"].items() if np.mean(areas) < 0.55]
-    told = "the default is at chance: these cohorts say little about the arms, and pull the mean difference towards 0."
+    told = "the default is at chance: these cohorts say little about the arms, and draw the mean difference towards 0."
     return [f"On {' and '.join(kinds)} {told}"] if kinds else []
 
 
@@ -59,7 +59,7 @@ def judged(rows: Sequence[Found]) -> str:
     text += f" Holm's correction leaves {', '.join(sure) if sure else 'none of the differences'}."
     if rest:
         low, high = min(gain["low"] for gain in rest), max(gain["high"] for gain in rest)
-        text += f" The intervals of the others reach from {low:+.3f} to {high:+.3f}: not shown is not the same as none."
+        text += f" The other intervals reach from {low:+.3f} to {high:+.3f}, which does not exclude an effect."
     return text
 
 
@@ -69,25 +69,25 @@ def small(found: Found) -> list[str]:
     slides, dims = ([f"{value:,}" for value in found["levels"][name]] for name in ("slides", "dim"))
     limits = found["memorised"]
     return [
-        f"{len(cohorts)} synthetic cohorts, {len(cohorts) // len(kinds)} per kind: {' or '.join(slides)} slides to "
-        f"fit on, {' or '.join(dims)} features, two levels of noise, with and without a slide effect; "
-        f"{found['test_slides']} other slides test. An arm changes one thing of the default `graph-abmil+jigsaw`. "
-        f"Training m has the same seed and holds out the same slides in every arm. Cohorts, seeds, arms and the rule "
-        "of judgement were fixed before the run (`benchmarks/evidence/small_cohorts.py`).",
+        f"{len(cohorts)} synthetic cohorts, {len(cohorts) // len(kinds)} per kind: {' or '.join(slides)} training "
+        f"slides, {' or '.join(dims)} features, two levels of noise, with and without a slide effect; "
+        f"{found['test_slides']} other slides to test. Each arm changes one setting of a single `graph-abmil+jigsaw`. "
+        f"Training m has the same seed and holds out the same slides in every arm. Cohorts, seeds, arms and the "
+        "decision rule were fixed before the run (`benchmarks/evidence/small_cohorts.py`).",
         f"Difference: to `default`, Student's 95 % interval over the cohorts, whose trainings are averaged first. "
         f"**helps**, **hurts**: the interval excludes 0, beyond {LEAST} in size; † survives Holm's correction over "
-        f"the {len(rows)} differences. Luck: standard deviation over trainings within a cohort [95 % bootstrap "
-        f"interval]. Memorised: training loss below {limits['mil_below']} in the last epoch, AUROC of the test slides "
-        f"below {limits['auc_below']}. `{ensemble['arm']}` is the mean logit of the five trainings of `default`, "
-        "compared with their mean.",
+        f"the {len(rows)} differences. Training noise: standard deviation over trainings within a cohort [95 % "
+        f"bootstrap interval]. Memorised: training loss below {limits['mil_below']} in the last epoch, AUROC of the "
+        f"test slides below {limits['auc_below']}. `{ensemble['arm']}` is the mean logit of the five trainings of "
+        "`default`, compared with their mean.",
         grid(
-            ["arm", "AUROC", *kinds, "difference [95 % interval]", *LOWEST, "luck", "memorised"],
+            ["arm", "AUROC", *kinds, "difference [95 % interval]", *LOWEST, "training noise", "memorised"],
             [small_line(row, cohorts, kinds) for row in (*rows, every, ensemble)],
         ),
         judged([*rows[1:], ensemble]),
         "The default at both levels of each factor:",
         grid(
-            ["factor", "AUROC of one training", "luck", "AUROC of five together"],
+            ["factor", "AUROC of one training", "training noise", "AUROC of five together"],
             [
                 [level_name(row, found), number(row["mean"]), spread(row["luck"]), number(row["ensemble"])]
                 for row in found["factors"]
@@ -124,9 +124,9 @@ def watched(found: Found) -> list[str]:
     traces, below = found["traces"], found["memorised"]["auc_below"]
     low, count = traces["kept_of_low"], len(traces["each"])
     told = (
-        f"Traces: one training of `default` per cohort was run again, and the test slides were scored after every "
-        f"epoch, which chose nothing. The epoch kept has {traces['kept']:.3f} on average; the last one differs by "
-        f"{stated(traces['last_minus_kept'])}, the best one, which only the test slides could name, by "
+        f"Traces: one training of `default` per cohort was repeated, and the test slides were scored after every "
+        f"epoch, without effect on the training. The epoch that was kept has {traces['kept']:.3f} on average. The last "
+        f"epoch differs by {stated(traces['last_minus_kept'])}, the best one, which only the test slides reveal, by "
         f"{stated(traces['best_minus_kept'])}."
     )
     if not low:
