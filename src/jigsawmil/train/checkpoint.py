@@ -63,7 +63,8 @@ class ModelCard:
     @property
     def precision(self) -> str:
         """In which the model was trained, and runs."""
-        return str((self.training or {}).get("settings", {}).get("precision", "float32"))
+        training = self.training or {}
+        return str(training.get("precision", training.get("settings", {}).get("precision", "float32")))
 
 
 def ensemble_of(

@@ -7,7 +7,8 @@ from ..config import JIGSAW, choose, one_of, require, setting
 from .policies import POLICIES, Policy, find_policy
 
 UNITS = ("epochs", "steps")
-PRECISIONS = ("float32", "bfloat16", "float16")
+AUTO = "auto"
+PRECISIONS = ("float32", "bfloat16", "float16", AUTO)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -65,7 +66,11 @@ class TrainConfig:
     clip: float = setting(5.0, "Largest norm of the gradient; 0: no limit.")
     class_weights: bool = setting(False, "Weigh classes by their rarity.")
     device: str = setting("auto", "auto, cpu, cuda, cuda:1.", option=True)
-    precision: str = setting("float32", "float32, or bfloat16 or float16 autocast if the device has it.")
+    precision: str = setting(
+        "float32",
+        "float32; bfloat16 or float16 autocast if the device has it; auto: bfloat16 where the device computes in it "
+        "natively, else float32.",
+    )
 
     def __post_init__(self) -> None:
         for name, least in (("epochs", 1), ("patience", 0), ("batch_size", 1)):

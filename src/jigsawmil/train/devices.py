@@ -3,6 +3,7 @@
 import torch
 
 from ..errors import ConfigError
+from .config import AUTO
 
 
 def pick_device(name: str) -> torch.device:
@@ -24,4 +25,20 @@ def read_device(name: str) -> torch.device:
 
 
 def autocast(device: torch.device, precision: str) -> torch.autocast:
+    precision = pick_precision(precision, device)
     return torch.autocast(device.type, getattr(torch, precision), enabled=precision != "float32")
+
+
+def pick_precision(name: str, device: torch.device) -> str:
+    """The precision that a name means on a device: `auto` is bfloat16 if the device computes in it natively."""
+    if name != AUTO:
+        return name
+    return "bfloat16" if _native_bfloat16(device) else "float32"
+
+
+def _native_bfloat16(device: torch.device) -> bool:
+    if device.type == "cuda":  # ROCm, too
+        return torch.cuda.is_bf16_supported(including_emulation=False)
+    if device.type == "cpu":  # by name: these functions of torch are not public
+        return any(getattr(torch.cpu, f"_is_{flag}_supported", bool)() for flag in ("avx512_bf16", "amx_tile"))
+    return False

@@ -13,8 +13,10 @@ from ..nn.options import METHODS
 from ..nn.regression import PooledRegression
 from ..tasks import get_task
 from .checkpoint import ModelCard
+from .config import AUTO
 from .covariates import begin_with_covariates
 from .decision import Decision
+from .devices import pick_device, pick_precision
 from .feed import Feed
 from .fit import fit
 from .origin import origin
@@ -90,6 +92,8 @@ def make_card(
     """The card of a model that was fitted to a split. choice: how its settings were chosen."""
     cohort = feed.cohort
     training = {"settings": settings.flat(), "seed": seed, "slides": len(cohort), "best_epoch": progress.best}
+    if settings.train.precision == AUTO:  # another machine is to give the same answers
+        training["precision"] = pick_precision(AUTO, pick_device(settings.train.device))
     if choice is not None:
         training["choice"] = choice.record()
     return ModelCard(
