@@ -2,6 +2,7 @@
 
 import dataclasses
 import importlib
+import math
 import sys
 from typing import Any
 
@@ -16,7 +17,7 @@ from jigsawmil.errors import ConfigError
 from jigsawmil.graph_config import GraphConfig, Raster
 from jigsawmil.nn.batch import Batch
 from jigsawmil.nn.factories import import_factory
-from jigsawmil.nn.torchmil_models import adjacency
+from jigsawmil.nn.torchmil_models import SmoothSvm, adjacency
 from jigsawmil.nn.torchmil_table import REFUSED, TORCHMIL
 from jigsawmil.train.feed import Feed
 from jigsawmil.train.fit import fit
@@ -104,6 +105,24 @@ def test_what_is_not_offered_has_the_fault_that_is_given_as_the_reason() -> None
     model = torchmil.models.IIBMIL(in_shape=(4,), att_dim=8)
     model.compute_loss(torch.ones(1), x)
     assert not model.prototypes.any()
+
+
+def test_the_loss_of_clam_is_the_smooth_svm_that_torchmil_gets_wrong() -> None:
+    from torchmil.nn.utils import SmoothTop1SVM
+
+    scores = torch.tensor([[0.3, -0.2], [1.0, 0.5], [9.0, 0.0], [0.0, 9.0], [-4.0, 8.0]], dtype=torch.float64)
+    labels = [0, 1, 1, 1, 0]
+    losses = []
+    for (a, b), label in zip(scores.tolist(), labels, strict=True):
+        right, wrong = (a, b + 1) if label == 0 else (b, a + 1)
+        far = abs(a - b) >= math.log(1000)
+        losses.append((max(right, wrong) if far else math.log(math.exp(right) + math.exp(wrong))) - right)
+    column = torch.tensor(labels, dtype=torch.float64)[:, None]
+    assert SmoothSvm()(scores, column).item() == pytest.approx(sum(losses) / 5)
+    one = SmoothTop1SVM(2)(scores[:2], column[:2]).item()
+    assert one != pytest.approx(sum(losses[:2]) / 2), "torchmil mended it: use its own"
+    with pytest.raises(RuntimeError, match="must match"):
+        SmoothTop1SVM(2)(scores[2:], column[2:])
 
 
 @pytest.mark.parametrize(

@@ -1,6 +1,7 @@
 """The models of torchmil as methods: `torchmil:ABMIL`. One adapter; `torchmil_table.py` says how they differ."""
 
 import inspect
+import math
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from functools import cache
@@ -45,6 +46,8 @@ class TorchmilModule(nn.Module):
         except (TypeError, ValueError, AssertionError, RuntimeError) as error:
             raise ConfigError(f"torchmil:{name}: torchmil refuses its options {settings}: {error}") from error
         self.takes = set(inspect.signature(self.model.forward).parameters)
+        if name == "CLAM_SB":
+            self.model.inst_loss_fn = SmoothSvm()
 
     def forward(self, batch: Batch) -> Tensor | tuple[Tensor, Tensor]:
         asked = {name: True for name in ("return_att", "return_inst_pred") if self._answers(name)}
@@ -68,8 +71,6 @@ class TorchmilModule(nn.Module):
                 f"torchmil:{self.name}: torchmil's models answer one question of yes or no; the targets of this task "
                 "are measured values. Choose a binary task, or a method of ours."
             )
-        if isinstance(svm := getattr(self.model, "inst_loss_fn", None), nn.Module) and hasattr(svm, "labels"):
-            svm.labels = svm.labels.to(labels.device)  # a tensor of CLAM's that is no buffer
         each = []
         with self._apart(batch.features.device):
             for bag, label in zip(self._bags(batch), labels, strict=True):
@@ -110,6 +111,19 @@ class TorchmilModule(nn.Module):
                 yield
             finally:
                 np.random.set_state(state)  # noqa: NPY002
+
+
+class SmoothSvm(nn.Module):
+    """CLAM's loss of patches: the smooth top-1 SVM of Berrada et al. 2018, the mean over patches. torchmil 1.0 compares
+    each patch with the labels of all others, and fails on a patch whose two scores are far apart."""
+
+    def forward(self, scores: Tensor, labels: Tensor) -> Tensor:
+        """scores: (patch, class). labels: (patch, 1)"""
+        true = labels.reshape(-1, 1).long()
+        raised = (scores + 1).scatter_add(1, true, scores.new_full(true.shape, -1.0))  # by 1 if the class is wrong
+        first, second = scores.topk(2, dim=1).values.unbind(1)
+        hard = first - second >= math.log(1e3)  # as the authors' code switches, for numbers' sake
+        return (torch.where(hard, raised.amax(1), raised.logsumexp(1)) - scores.gather(1, true).squeeze(1)).mean()
 
 
 def adjacency(batch: Batch, start: int, end: int) -> Tensor:

@@ -32,6 +32,7 @@ TORCHMIL: Mapping[str, TorchmilModel] = {
         attention="scores",
         defaults={**PROJECTED, "dropout": 0.25, "att_dim": 256, "gated": True, "k_sample": 8},
         loss="instances of highest and lowest attention",
+        note="Its loss of instances is ours: torchmil 1.0's compares each instance with the labels of the others.",
     ),
     "DSMIL": TorchmilModel(attention="weights", loss="the patch of the highest score"),
     "DTFDMIL": TorchmilModel(
