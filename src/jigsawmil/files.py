@@ -31,6 +31,17 @@ os.umask(_UMASK)
 _swept: set[Path] = set()  # folders that this process has looked through
 
 
+def cache_folder() -> Path:
+    """Where this machine keeps what can be made again, as its system has it; it need not be there."""
+    if sys.platform == "win32":
+        base = Path(os.environ.get("LOCALAPPDATA") or Path.home() / "AppData" / "Local")
+    elif sys.platform == "darwin":
+        base = Path.home() / "Library" / "Caches"
+    else:
+        base = Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache")
+    return base / "jigsawmil"
+
+
 @contextmanager
 def replacing(path: Path) -> Iterator[Path]:
     """A temporary path for the new content of a file; renamed to `path` on success, removed on failure.

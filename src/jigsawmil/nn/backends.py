@@ -1,8 +1,8 @@
 """Which code sums over neighbours on a device: implementations of the same mathematics, of which each can stand in.
 
-    CPU                numba     kernels.py, called by sparse.py
-    CUDA and ROCm      triton    triton_sums.py, if triton is installed and its kernels were found right on this GPU
-    anything else      torch     csr.py
+CPU                numba     kernels.py, called by sparse.py
+CUDA and ROCm      triton    triton_sums.py, if triton is installed and its kernels were found right on this GPU
+anything else      torch     csr.py
 """
 
 from collections.abc import Callable
