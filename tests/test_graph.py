@@ -282,5 +282,5 @@ def test_no_graph_leads_a_kernel_out_of_its_arrays(field: str, wrong: int) -> No
     graph = knn_graph(torch.rand(30, 2, dtype=torch.float64), 4)
     values = getattr(graph, field).clone()
     values[3] = wrong
-    with pytest.raises(FeatureError, match="lead out of it"):
+    with pytest.raises(FeatureError, match="are out of range"):
         dataclasses.replace(graph, **{field: values})

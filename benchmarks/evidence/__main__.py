@@ -84,7 +84,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
             failed.append(part.name)
     results_page.main([])
     if failed:
-        raise SystemExit(f"Failed: {', '.join(failed)}. Run the same command again: it does what is missing.")
+        raise SystemExit(f"Failed: {', '.join(failed)}. Run the same command again: only what is missing runs.")
 
 
 if __name__ == "__main__":

@@ -94,13 +94,13 @@ def new_folder(path: Path) -> Iterator[Path]:
 def writing_to(folder: Path) -> Iterator[None]:
     """Make a folder; what cannot be written is an error that says so."""
     if re.match(r"[A-Za-z][\w+.-]+:/", str(folder)):  # a path has made one slash of two; C:/ is a folder
-        raise ConfigError(f"{folder}: looks like a URL, expected a folder. Only runs of compare and study lie at URLs.")
+        raise ConfigError(f"{folder}: looks like a URL, expected a folder. Only compare and study write to URLs.")
     try:
         folder.mkdir(parents=True, exist_ok=True)
         sweep_folder(folder)
         yield
     except OSError as error:
-        raise StudyError(f"{folder}: cannot be written ({error.strerror}). Choose another place.") from error
+        raise StudyError(f"{folder}: cannot be written ({error.strerror}). Choose another folder.") from error
 
 
 @contextmanager
@@ -111,7 +111,7 @@ def writing(path: Path) -> Iterator[Path]:
         with replacing(path) as temporary:
             yield temporary
     except OSError as error:
-        raise StudyError(f"{path}: cannot be written ({error.strerror}). Choose another place.") from error
+        raise StudyError(f"{path}: cannot be written ({error.strerror}). Choose another folder.") from error
 
 
 def check_target(path: Path) -> None:

@@ -42,7 +42,7 @@ class SpatialGraph:
         for values, end in ((self.indptr, edges + 1), (self.indices, len(self)), (self.reverse, edges)):
             fits = fits and (not len(values) or 0 <= int(values.min()) <= int(values.max()) < end)
         if not fits or bool((self.indptr.diff() < 0).any()):
-            raise FeatureError("a graph whose indices lead out of it; make graphs with knn_graph or radius_graph.")
+            raise FeatureError("a graph whose indices are out of range; make graphs with knn_graph or radius_graph.")
 
     def __len__(self) -> int:
         return len(self.indptr) - 1
@@ -239,7 +239,7 @@ def _nearest_with_ties(points: NDArray, k: int) -> tuple[tuple[NDArray, ...], ND
     ask = min(k + 9, n)  # 8 lattice points share a distance as a rule
     distance, neighbours = (a.reshape(n, ask) for a in tree.query(points, k=ask, workers=workers))
     if not np.isfinite(distance).all():  # the tree then names patch n, which is none
-        raise FeatureError("distances between patches are not finite; expected positions of one slide.")
+        raise FeatureError("distances between patches are not finite; expected the positions of one slide.")
     radius = distance[:, k] * TIE
     rows = np.flatnonzero(distance[:, -1] <= radius) if ask < n else np.empty(0, dtype=int)
     wide, wide_neighbours = distance[:0], neighbours[:0]
@@ -247,7 +247,7 @@ def _nearest_with_ties(points: NDArray, k: int) -> tuple[tuple[NDArray, ...], ND
         if wide.shape[1] > MAX_TIES * (k + 1):
             raise FeatureError(
                 f"a patch has more than {wide.shape[1]} others at or below the distance of its {k}-th neighbour; "
-                "expected about k. Many patches share one position: are the coordinates of this file right?"
+                "expected about k. Many patches share one position: check the coordinates of this file."
             )
         wide, wide_neighbours = tree.query(points[rows], k=min(2 * wide.shape[1], n), workers=workers)
     again = np.full(n, -1, dtype=np.int32)

@@ -34,7 +34,7 @@ class GraphConfig:
     """
 
     kind: str = setting("knn", "Graph of the patches: knn, or radius (in microns).", name="graph", part=GRAPH)
-    k: int = setting(50, "Nearest neighbours of a patch.", option=True, part=GRAPH)
+    k: int = setting(50, "Number of nearest neighbours per patch.", option=True, part=GRAPH)
     radius: float = setting(
         500.0, "Patches at most this many microns apart are neighbours; for radius graphs.", part=GRAPH
     )
@@ -54,8 +54,8 @@ class GraphConfig:
     )
     ties: str = setting(
         "all",
-        "Equally distant k-th neighbours: all (every one is a neighbour) or exact (each patch names exactly k, the "
-        "first ones from top to bottom and left to right).",
+        "Ties at the k-th neighbour: all (every tied patch is a neighbour) or exact (exactly k, ties broken from top "
+        "to bottom and left to right).",
         part=GRAPH,
     )
 
@@ -73,7 +73,7 @@ class GraphConfig:
     def describe(self) -> str:
         """In the words of a report."""
         if self.kind == "radius":
-            return f"patches within {self.radius:g} microns of each other are joined, weights falling with distance"
+            return f"patches within {self.radius:g} microns of each other are connected, weights fall with distance"
         weights = "with weights exp(-distance² / sigma²)"
         sigma = SIGMAS.get(str(self.sigma)) or f"sigma = {self.sigma:g}"
         ties = "and all that are as near as the last of them" if self.ties == "all" else "and to no other by ties"

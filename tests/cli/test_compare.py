@@ -133,7 +133,7 @@ def test_running_again_does_what_is_missing(finished, compare, given, tmp_path: 
     old = (run / "jobs" / "cohort" / "abmil" / "seed0-fold1" / "job.json").stat().st_mtime_ns
     ran = compare(*same)
     assert ran.code == 0
-    assert "5 of 6 jobs are done already; going on with the rest." in ran.out
+    assert "5 of 6 jobs are done already; running the rest." in ran.out
     assert re.findall(r"done +(.*) \(", ran.out) == ["cohort abmil seed 0 fold 2"]
     assert (run / "jobs" / "cohort" / "abmil" / "seed0-fold1" / "job.json").stat().st_mtime_ns == old
     for file in ("summary.csv", "predictions.csv", "comparisons.csv", "folds.json"):
@@ -238,7 +238,7 @@ def test_a_study_goes_to_a_folder_of_its_name(jigsawmil, cohort: Path, tmp_path:
 
 def test_a_run_again_with_fewer_methods_says_what_left_the_tables(jigsawmil, given, quick, tmp_path: Path) -> None:
     again = ["compare", *given, *quick, "--folds", "2", "--out", tmp_path / "run", "--methods"]
-    assert "No longer in the tables" not in jigsawmil(*again, "abmil,graph-mil").out
+    assert "Left out of the tables" not in jigsawmil(*again, "abmil,graph-mil").out
     said = jigsawmil(*again, "abmil").out
-    assert "No longer in the tables" in said
+    assert "Left out of the tables" in said
     assert ": graph-mil." in " ".join(said.split())

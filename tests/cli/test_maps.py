@@ -153,7 +153,7 @@ WRONG = [
     (["heatmap", "{run}", SLIDE, "--method", "graph-abml"], "Did you mean"),
     (["heatmap", "{run}", SLIDE, "--slide", "{nowhere}/a.svs"], "does not exist"),
     (["heatmap", "{run}", SLIDE, "--slide", "{other}"], "were cut from a slide of"),
-    (["heatmap", "{run}", SLIDE, "--top", "3"], "--top cuts tiles out of the slide. Give it: --slide"),
+    (["heatmap", "{run}", SLIDE, "--top", "3"], "--top cuts tiles out of the slide. Give --slide"),
     (["heatmap", "{run}", SLIDE, "--patch", "x"], "expected the number of a patch, from 0 on, or auto"),
     (["heatmap", "{run}", SLIDE, "--patch", "99999"], "has patches 0 to"),
     (["heatmap", "{model}", SLIDE], "no such file. Expected the feature file of a slide"),
@@ -165,7 +165,7 @@ WRONG = [
     (["heatmap", "{run}", SLIDE, "--unit", "um"], "a run reads its features as its study did"),
     (["export", "{model}", "--out", "{out}"], "A model needs feature files"),
     (["export", "{run}", SLIDE, "--slides", "{empty}", "--out", "{out}"], f"No slide {SLIDE} among the 0"),
-    (["export", "{model}", "{microns}", "--out", "{out}"], "in microns, and nobody says how large a pixel is"),
+    (["export", "{model}", "{microns}", "--out", "{out}"], "in microns and the pixel size is unknown"),
     (["faithfulness", "{cohort}"], "no study.json in it"),
     (["faithfulness", "{run}", "--method", "abml"], "Did you mean 'abmil'"),
 ]

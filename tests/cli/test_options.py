@@ -98,7 +98,7 @@ def test_a_device_is_looked_for_where_the_jobs_run(monkeypatch) -> None:
     with pytest.raises(ConfigError, match="'cuda', but torch sees 0 CUDA devices here"):
         MethodOptions(device="cuda").settings("abmil")
     for name in ("cuda:0", "cuda:1"):
-        with pytest.raises(ConfigError, match=f"found '{name}', expected auto, cpu or cuda .* Say --device cuda"):
+        with pytest.raises(ConfigError, match=f"found '{name}', expected auto, cpu or cuda .* Use --device cuda"):
             ray.check_device(name)
     with pytest.raises(ConfigError, match="device: found 'gpu'"):
         ray.check_device("gpu")

@@ -85,9 +85,9 @@ def test_the_papers_table_alone(jigsawmil, file: Path) -> None:
 @pytest.mark.parametrize(
     ("words", "told"),
     [
-        (["{folder}", "--published"], "expected one study file"),
-        (["{folder}", "--phantom"], "expected one study file"),
-        (["{file}", "--unit", "px"], "expected these in the study file"),
+        (["{folder}", "--published"], "need one study file"),
+        (["{folder}", "--phantom"], "need one study file"),
+        (["{file}", "--unit", "px"], "do not apply to a study file"),
         (["{folder}/nowhere"], "no such folder"),
     ],
 )

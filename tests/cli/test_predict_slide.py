@@ -256,7 +256,7 @@ def test_what_a_model_does_not_know_is_asked_for(
         ({"encoder": "uni"}, [], "uni is the encoder uni and gives 1024 numbers"),
         ({"patch_um": None, "tiles": None}, ["--weights", weights], "does not know how large the patches were"),
         ({}, ["--weights", weights, "--patch-um", "64"], "trained on patches of 128 microns"),
-        ({}, ["--weights", weights, "--patch-size", "256"], "complete what feature files say"),
+        ({}, ["--weights", weights, "--patch-size", "256"], "apply to feature files"),
     ]
     for card, options, words in cases:
         ran = jigsawmil("predict", changed(**card), slide, *options, "--out", tmp_path / "p.csv", "--device", "cpu")

@@ -73,12 +73,12 @@ def test_all_of_it_is_at_the_url_only_when_it_is(compare, given, tmp_path: Path,
     assert ran.code == 1
     assert "the storage failed (ConnectionError: reset by peer)" in ran.err
     assert ran.out.count("done    ") == 2  # and no job was stopped by it
-    assert "All of it is at" not in ran.out
+    assert "All results are at" not in ran.out
     again = compare(*given, "--out", url)
     assert again.code == 0, again.err
     assert "2 of 2 jobs are done already" in again.out
-    assert ("1 finished jobs of an earlier run were sent there" in again.out) == (word == "seed0-fold0")
-    assert f"All of it is at {url}" in again.out
+    assert ("1 finished jobs of an earlier run were uploaded" in again.out) == (word == "seed0-fold0")
+    assert f"All results are at {url}" in again.out
     copy = next((tmp_path / ".jigsawmil").iterdir())
     local = {str(file.relative_to(copy)) for file in copy.rglob("*") if file.is_file() and file.name != ".lock"}
     assert {str(file.relative_to("bucket/run")) for file in Path("bucket/run").rglob("*") if file.is_file()} == local

@@ -109,4 +109,4 @@ def test_tiles_are_those_that_an_encoder_asks_for(jigsawmil: Callable, painted: 
     assert tiles() == tiles("--encoder", "uni") != tiles("--encoder", "virchow2") == tiles("--patch", "224")
     ran = jigsawmil("tissue", painted / "slides", "--out", painted / "slides")
     assert ran.code == 1
-    assert "the slides lie there" in ran.err
+    assert "this folder holds the slides" in ran.err

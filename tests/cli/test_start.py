@@ -70,7 +70,7 @@ def test_help_lists_every_verb_with_its_own_words() -> None:
     for name in VERBS:
         assert load_verb(name).help == helps[name]
         assert f"│ {name} " in printed
-    assert "knows, and what each asks for." in printed
+    assert "List the encoders that extract knows" in printed
 
 
 def test_a_wrong_verb_names_the_nearest() -> None:

@@ -143,7 +143,7 @@ def test_a_model_of_patients_says_how_it_knows_them(jigsawmil, given, quick, coh
     ran = jigsawmil("predict", tmp_path / "model", folder, *out)
     assert ran.code == 0, ran.err
     assert list(table(tmp_path / "p.csv")["patient_id"]) == ["TCGA-AA-0001", "TCGA-AA-0002"]
-    assert "TCGA barcodes say whose a slide is" in ran.out
+    assert "Patients are known from TCGA barcodes" in ran.out
     pooled = sum(pd.read_csv(path)["attention"].sum() for path in (tmp_path / "maps").glob("TCGA-AA-0001*"))
     assert pooled == pytest.approx(1, abs=1e-5)  # over all slides of the patient
 
@@ -196,7 +196,7 @@ def test_jobs_that_failed_are_told_at_the_end(compare, given, tmp_path: Path, ta
         "out of [time]",
         "Failed: cohort graph-mil seed 0 fold 1, cohort graph-mil seed 0 fold 2",
         "out of luck",
-        "Run the same command again: it does what is missing.",
+        "Run the same command again: only what is missing runs.",
     ]
     assert list(table(tmp_path / "run" / "summary.csv")["variant"]) == ["abmil"]
     monkeypatch.setattr(executors, "run_job", real)
@@ -218,7 +218,7 @@ def test_ctrl_c_stops_in_words_and_leaves_no_half_job(given, tmp_path: Path) -> 
         time.sleep(0.5)  # into the first epochs
         process.send_signal(signal.SIGINT)
         printed, told = process.communicate(timeout=60)
-    assert told == "Stopped. Run the same command again to go on.\n"
+    assert told == "Stopped. Run the same command again to resume.\n"
     assert process.returncode == 130
     assert "Traceback" not in printed
     assert not [path for path in (out / "jobs").rglob("*") if path.is_file() and not path.name.endswith(".state")]
@@ -230,7 +230,7 @@ def test_ctrl_c_while_training(jigsawmil, given, quick, tmp_path: Path, monkeypa
 
     monkeypatch.setattr(fold, "fit_split", interrupted)
     ran = jigsawmil("train", "--method", "graph-abmil+jigsaw", *given, *quick, "--out", tmp_path / "model")
-    assert (ran.code, ran.err) == (130, "Stopped. Run the same command again to go on.\n")
+    assert (ran.code, ran.err) == (130, "Stopped. Run the same command again to resume.\n")
 
 
 def test_a_training_goes_on_only_under_its_own_settings_and_on_its_own_cohort() -> None:

@@ -76,7 +76,7 @@ VALUES = [
     (["--lambda", "nan"], ["lambda", "found nan", "at least 0"]),
     (["--device", "gpu"], ["device: found 'gpu'", "auto, cpu, cuda"]),
     (["--device", "cuda:77"], ["'cuda:77'", "Use auto or cpu"]),
-    (["--executor", "ray", "--device", "cuda:1"], ["'cuda:1'", "Say --device cuda"]),
+    (["--executor", "ray", "--device", "cuda:1"], ["'cuda:1'", "Use --device cuda"]),
     (["--executor", "ray", "--jobs", "2"], ["--jobs 2 with --executor ray", "Leave --jobs out"]),
     (["--memory-gb", "-1"], ["memory_gb: found -1.0", "at least 0"]),
     (["--slide-mpp", "0"], ["mpp=0.0", "above zero"]),

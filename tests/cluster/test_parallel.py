@@ -67,7 +67,7 @@ def test_a_process_that_fails_is_told_and_does_not_leave_the_rest_waiting(
     source, settings = spec(own), small("abmil", batch_size=4)
     feed, everything = make(source, settings)
     (own / "labels.csv").unlink()  # the other process reads the cohort for itself
-    with pytest.raises(StudyError, match=r"process 2 of 2 ended before the training did .exit code 1, see above"):
+    with pytest.raises(StudyError, match=r"process 2 of 2 ended before training finished .exit code 1, see above"):
         fit_together(feed, everything, settings, 0, 0, source=source, devices=2, memory_gb=1)
     assert "labels.csv" in capfd.readouterr().err
 

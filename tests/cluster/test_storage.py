@@ -104,7 +104,7 @@ def test_a_storage_that_cannot_be_had_is_named(tmp_path: Path) -> None:
     mirror = Mirror(f"file://{tmp_path}/file/run", tmp_path / "here")
     (tmp_path / "here").mkdir()
     (tmp_path / "here" / "summary.csv").touch()
-    with pytest.raises(StudyError, match="What is done is in"):
+    with pytest.raises(StudyError, match="Finished jobs are in"):
         mirror.send_tables()
 
 
@@ -152,7 +152,7 @@ def test_a_job_that_could_not_be_sent_is_sent_by_the_next_run(
         jobs = plan(study, first.folder)[0]
         run_local(jobs, 1, first.sending(lambda event: ended.append(event.job.name) if event.ended else None))
         assert ended == [job.name for job in jobs]  # the storage's fault is no job's
-        with pytest.raises(StudyError, match=r"reset by peer\)\. What is done is in .*run the same command again"):
+        with pytest.raises(StudyError, match=r"reset by peer\)\. Finished jobs are in .*run the same command again"):
             first.send_missing()
     assert len(list((tmp_path / "run").rglob(LAST))) == 1
     second = Mirror(url, tmp_path / "here")

@@ -204,4 +204,4 @@ def test_what_a_worker_wrote_and_the_driver_does_not_see_is_told(
     jobs, cohorts = plan(study, tmp_path)
     told: list[Event] = []
     run_on_ray(jobs[:1], cohorts, tmp_path, told.append)
-    assert "not seen from the driver" in str(next(event.error for event in told if event.ended))
+    assert "not visible to the driver" in str(next(event.error for event in told if event.ended))

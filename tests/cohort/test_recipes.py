@@ -88,7 +88,7 @@ def test_brca_keeps_ductal_and_lobular_patients_with_one_slide(tmp_path: Path) -
     assert labels(made) == {"TCGA-A1-0001-01Z-00-DX1": "IDC", "TCGA-A2-0002-01Z-00-DX1": "ILC"}
     assert told(made) == {
         "ductal (IDC) or lobular (ILC)": {"MDLC (mixed ductal and lobular)": (2, 2), "MBC (metaplastic)": (1, 1)},
-        "one slide a patient": {"2 slides": (2, 1)},
+        "one slide per patient": {"2 slides": (2, 1)},
     }
     assert made.labels["site"].tolist() == ["A1", "A2"]
     both = make_labels("tcga-brca", table, several="keep")
@@ -220,7 +220,7 @@ def test_panda_grades_and_providers(tmp_path: Path, header: str) -> None:
     assert made.labels.to_numpy().tolist() == [["a1", "a1", "0", "karolinska"], ["b2", "b2", "5", "radboud"]]
     assert told(made) == {
         "ISUP grade 0 to 5": {"6": (1, 1), "grade missing": (1, 1)},
-        "one row a slide": {"repeated row": (1, 0)},
+        "one row per slide": {"repeated row": (1, 0)},
     }
     assert made.site_column
     table = read_labels_of(made, tmp_path, site_column="site")
@@ -329,7 +329,7 @@ def test_frozen_slides_when_asked_but_never_normal_tissue(tmp_path: Path) -> Non
     assert set(labels(both)) == set(labels(frozen)) | {NAMES[0], NAMES[1], NAMES[4]}
     single = make_labels("tcga-coad", table, features=folder, several="remove")
     assert labels(single) == {NAMES[4]: "MSS"}
-    assert told(single)["one slide a patient"] == {"2 slides": (2, 1)}
+    assert told(single)["one slide per patient"] == {"2 slides": (2, 1)}
 
 
 def test_slides_come_from_a_folder_of_images_as_well(tmp_path: Path) -> None:
@@ -350,7 +350,7 @@ def test_slides_come_from_a_table_as_well(tmp_path: Path) -> None:
     made = make_labels("tcga-coad", table, slides=sheet)
     check_account(made)
     assert labels(made) == {NAMES[0]: "MSI", NAMES[1]: "MSI", NAMES[4]: "MSS"}
-    assert told(made)["one row a slide"] == {"repeated row": (1, 0)}
+    assert told(made)["one row per slide"] == {"repeated row": (1, 0)}
     made = make_labels("tcga-coad", table, slides=sheet, features=features(tmp_path, NAMES[0], NAMES[4], NAMES[7]))
     check_account(made)
     assert labels(made) == {NAMES[0]: "MSI", NAMES[4]: "MSS"}
@@ -373,7 +373,7 @@ def test_names_that_do_not_tell_the_kind_of_slide_stay_and_are_told(tmp_path: Pa
         "tcga-coad", pan_cancer(tmp_path, *ROWS), features=features(tmp_path, "TCGA-AA-0001", "TCGA-AA-0002")
     )
     assert labels(made) == {"TCGA-AA-0001": "MSI", "TCGA-AA-0002": "MSS"}
-    assert any("do not tell diagnostic from frozen" in note for note in made.notes)
+    assert any("do not say whether they are diagnostic or frozen" in note for note in made.notes)
 
 
 def test_a_row_of_a_metastasis_labels_no_one(tmp_path: Path) -> None:
@@ -411,7 +411,7 @@ def test_patient_tables_go_through_the_reader(tmp_path: Path) -> None:
     """Joined there by barcode: neither metastases nor normal tissue, but frozen slides, as the note says."""
     made = make_labels("tcga-coad", pan_cancer(tmp_path, *ROWS))
     assert list(made.labels) == ["patient_id", "sample_id", "label", "site"]
-    assert any("frozen ones too" in note for note in made.notes)
+    assert any("including frozen sections" in note for note in made.notes)
     table = read_labels_of(made, tmp_path)
     assert table.level == "patient"
     assert table.needs_slides
@@ -465,7 +465,7 @@ def test_a_table_of_something_else_is_refused_by_its_columns(tmp_path: Path) -> 
 
 
 def test_what_is_not_there_is_named(tmp_path: Path) -> None:
-    with pytest.raises(LabelError, match=r"tcga-coad is made from a table .* Give it: --clinical"):
+    with pytest.raises(LabelError, match=r"tcga-coad needs a table .* Give it with --clinical"):
         make_labels("tcga-coad")
     with pytest.raises(LabelError, match=r"camelyon16 labels slides by their names, and found none"):
         make_labels("camelyon16")
@@ -480,7 +480,7 @@ def test_what_is_not_there_is_named(tmp_path: Path) -> None:
 
 
 def test_a_table_without_rows_or_names_is_told(tmp_path: Path) -> None:
-    with pytest.raises(LabelError, match=r"clinical.tsv: a header and no rows"):
+    with pytest.raises(LabelError, match=r"clinical.tsv: a header without rows"):
         make_labels("tcga-coad", pan_cancer(tmp_path))
     table = pan_cancer(tmp_path, *ROWS)
     made = make_labels("tcga-coad", write(table, table.read_text() + "\n\t\tCOAD\tCOAD\t0\tNA"))
@@ -494,7 +494,7 @@ def test_options_that_have_no_meaning_are_refused(tmp_path: Path) -> None:
     with pytest.raises(LabelError, match=r"--sites and --kind read TCGA barcodes, and panda has none"):
         make_labels("panda", "x.csv", kind="both")
     table = slide_list(tmp_path, "A1-0001 01Z-00-DX1 IDC")
-    with pytest.raises(LabelError, match=r"slides.csv lists slides itself.*Leave out --slides"):
+    with pytest.raises(LabelError, match=r"slides.csv already lists slides.*Leave out --slides"):
         make_labels("tcga-brca", table, slides=table)
 
 
@@ -510,12 +510,12 @@ def test_a_folder_of_another_cohort_is_told(tmp_path: Path) -> None:
 def test_a_rule_that_leaves_nothing_says_so(tmp_path: Path) -> None:
     table = pan_cancer(tmp_path, *ROWS)
     with pytest.raises(
-        LabelError, match=r"Nothing is left after the rule 'cancer type HNSC': it dropped COAD: 5, BRCA: 1"
+        LabelError, match=r"No row is left after the rule 'cancer type HNSC': it dropped COAD: 5, BRCA: 1"
     ):
         make_labels("tcga-hnsc", table)
     with pytest.raises(LabelError, match=r"'diagnostic slide \(DX\)': it dropped frozen \(BS\): 1. Take .* --kind"):
         make_labels("tcga-coad", table, features=features(tmp_path, NAMES[6]))
-    with pytest.raises(LabelError, match=r"'one slide a patient': it dropped 2 slides: 2. .* --several keep"):
+    with pytest.raises(LabelError, match=r"'one slide per patient': it dropped 2 slides: 2. .* --several keep"):
         make_labels("tcga-brca", slide_list(tmp_path, "A1-0001 01Z-00-DX1 IDC", "A1-0001 01Z-00-DX2 IDC"))
     other = tmp_path / "other"
     other.mkdir()
@@ -557,7 +557,7 @@ def test_real_brca(clinical: Path) -> None:
     assert made.classes == {"IDC": (663, 663), "ILC": (139, 139)}
     drops = told(made)
     assert drops["ductal (IDC) or lobular (ILC)"]["MDLC (mixed ductal and lobular)"][0] == 25
-    assert drops["one slide a patient"] == {"2 slides": (66, 33), "4 slides": (4, 1), "3 slides": (3, 1)}
+    assert drops["one slide per patient"] == {"2 slides": (66, 33), "4 slides": (4, 1), "3 slides": (3, 1)}
     both = make_labels("tcga-brca", clinical / "tcga_brca_slides.csv", several="keep")
     assert both.classes == {"IDC": (726, 694), "ILC": (149, 143)}
     assert set(made.labels["slide_id"]) < set(both.labels["slide_id"])

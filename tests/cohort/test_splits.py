@@ -206,7 +206,7 @@ def test_check_folds_names_everything_that_is_wrong_at_once():
         "fold 1: patient 02 is in train (02a) and in val (02a, 02a)",
         "fold 1: patient 02 is in train (02a) and in test (02a)",
         "fold 1: patient 02 is in val (02a, 02a) and in test (02a)",
-        "in no fold at all: 05a",
+        "in none of the folds: 05a",
         "never tested: 01a, 03a, 04a",
         "tested in more than one fold: 02a",
     ):
@@ -221,7 +221,7 @@ def test_check_folds_admits_repeated_hold_out_only_when_told():
         check_folds(folds, IDS, PATIENTS)
     with pytest.raises(SplitError, match="fold 0: test is empty"):
         check_folds([Fold(train=tuple(IDS), test=())], IDS, PATIENTS, each_once=False)
-    with pytest.raises(SplitError, match="no fold at all"):
+    with pytest.raises(SplitError, match="no folds"):
         check_folds([], IDS, PATIENTS, each_once=False)
 
 
@@ -230,8 +230,8 @@ def test_what_folds_amount_to_is_said_with_the_slides_that_are_not_used():
     assert describe_splits(halves, IDS, PATIENTS) == []  # every slide is tested
     once = describe_splits(halves[:1], [*IDS, "05a"], [*PATIENTS, "05"])
     assert once == [
-        "Splits: one test set; 3 of 6 slides are tested, 2 are only trained or validated on. In no part of any split, "
-        "so not used: 05a."
+        "Splits: one test set; 3 of 6 slides are tested, 2 are used only for training or validation. Not used, because "
+        "no split contains them: 05a."
     ]
     again = Fold(train=("01a", "01b"), test=("03a", "04a"))
     (said,) = describe_splits([halves[0], again], IDS, PATIENTS)
@@ -261,13 +261,13 @@ def test_any_slide_moved_to_the_other_side_is_refused():
         ({"labels": ["a"] * 4 + ["b"] * 2 + ["c"] * 2}, "class 'b' has 2 patients, class 'c' has 2 patients"),
         ({"labels": ["a"] * 4 + ["b"] * 3 + [None]}, "without a label: s7"),
         ({"labels": ["a", "b"]}, "8 slide ids and 2 labels"),
-        ({"folds": 1}, "1 folds asked for.*at least 2"),
+        ({"folds": 1}, "1 folds requested.*at least 2"),
         ({"patient_ids": [1, 2, 3, 4, 5, 6, 7, 8]}, "patient ids are empty or not text .*leading zeros"),
         ({"slide_ids": ["s0"] * 2 + [f"s{i}" for i in range(2, 8)]}, "more than once: s0"),
         ({"sites": ["A", "B"] * 4}, r"2 sites \(A, B\) for 3 folds"),
         ({"sites": ["A", "B", "C", ""] * 2}, "without a site: s3, s7"),
         ({"sites": ["A"] * 4 + ["B"] * 2 + ["C"] * 2, "patient_ids": list("ppqqrstu")}, "3 folds need"),
-        ({"sites": ["A", "B", "C", "C"] + ["D"] * 4}, "All 4 patients of class 'b' fall into one fold"),
+        ({"sites": ["A", "B", "C", "C"] + ["D"] * 4}, "All 4 patients of class 'b' are in one fold"),
         ({"sites": [*"ABCDABC", "D"], "patient_ids": [*"01234566"]}, r"several sites: 6 \(C, D\)"),
     ],
 )

@@ -58,11 +58,15 @@ def slide(tmp_path: Path):
 PANELS = [
     ("abmil", {}, ["attention", "evidence"]),
     ("abmil+jigsaw", {}, ["attention", "evidence", "jigsaw"]),
-    ("graph-mil", {}, ["evidence", "what patch"]),
+    ("graph-mil", {}, ["evidence", "neighbours that patch"]),
     ("graph-abmil", {"conv": "sage"}, ["attention", "evidence"]),
-    ("graph-abmil+jigsaw", {"jigsaw": "consistency"}, ["attention", "evidence", "what patch"]),
-    ("graph-abmil+jigsaw", {}, ["attention", "evidence", "jigsaw", "what patch"]),
-    ("graph-abmil+jigsaw", {"attribution": True}, ["attention", "evidence", "input attr", "jigsaw", "what patch"]),
+    ("graph-abmil+jigsaw", {"jigsaw": "consistency"}, ["attention", "evidence", "neighbours that patch"]),
+    ("graph-abmil+jigsaw", {}, ["attention", "evidence", "jigsaw", "neighbours that patch"]),
+    (
+        "graph-abmil+jigsaw",
+        {"attribution": True},
+        ["attention", "evidence", "input attr", "jigsaw", "neighbours that patch"],
+    ),
 ]
 
 
@@ -86,7 +90,7 @@ def test_without_evidence_its_panel_is_left_out_and_the_title_says_so(flat: bool
         figure = heatmap_figure(maps)
         assert titles(figure) == ["attention"]
         assert NO_EVIDENCE in figure.get_suptitle().replace("\n", " ")
-        assert "no evidence map" not in heatmap_figure(some_maps("abmil")).get_suptitle()
+        assert "no contribution" not in heatmap_figure(some_maps("abmil")).get_suptitle()
         legible(figure)
 
 
@@ -134,7 +138,7 @@ def test_the_close_up_is_the_slide_around_the_patch(slide) -> None:
     maps = some_maps()
     with own_style():
         figure = heatmap_figure(maps, slide=slide, patch=7)
-    ax = next(ax for ax in figure.axes if ax.get_title(loc="left") == "what patch 7 looks at")
+    ax = next(ax for ax in figure.axes if ax.get_title(loc="left") == "neighbours that patch 7 attends to")
     left, right, bottom, top = ax.get_images()[0].get_extent()
     indices, _ = maps.neighbours(7)
     near = maps.coords[indices]

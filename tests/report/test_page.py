@@ -261,7 +261,7 @@ def test_mean_pooling_has_no_map(predictions, make_run: Make, tmp_path: Path, re
     for file in run.rglob("attention.safetensors"):
         held = load_file(file)
         save_file({k: v if k.endswith("/coords") else np.full_like(v, 1 / len(v)) for k, v in held.items()}, file)
-    assert report(run).text.count("mean pooling: every patch counts the same") == 8
+    assert report(run).text.count("mean pooling: every patch has the same weight") == 8
 
 
 def test_sites_are_told_and_whether_folds_keep_them_together(own: Path, report) -> None:

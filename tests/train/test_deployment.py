@@ -227,7 +227,7 @@ def test_predict_needs_to_know_whose_the_slides_are(folder: Path, tmp_path: Path
     with pytest.raises(LabelError, match="No patient for 1 of 24 slides: 0024"):
         predict_slides(folder, tmp_path / "c/features", out=out, labels=labels)
     labels.write_text("slide_id,case\n0001,a\n0001,b\n")
-    with pytest.raises(LabelError, match="slide 0001 has the patients a and b"):
+    with pytest.raises(LabelError, match="slide 0001 belongs to the patients a and b"):
         predict_slides(folder, tmp_path / "c/features", out=out, labels=labels)
     labels.write_text("slide_id,who\n0001,a\n")
     with pytest.raises(LabelError, match="no column of patients"):

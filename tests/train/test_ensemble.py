@@ -189,5 +189,5 @@ def test_a_committee_is_one_model_of_each_kind_or_several(cohort: Cohort, tmp_pa
     assert [own.model.method for own in card.members] == [own.method for own in one.each_member()]
     [maps] = explain(model, card, MADE.bags[0])
     assert maps.evidence.sum() + maps.bias[0] == pytest.approx(maps.logits[0], abs=1e-6)
-    with pytest.raises(ConfigError, match="committee is several models"):
+    with pytest.raises(ConfigError, match="committee consists of several models"):
         build_model("committee", 16)

@@ -64,9 +64,13 @@ class Verbs(TyperGroup):
         except JigsawmilError as error:
             _stop(str(error), 1)
         except RecursionError:
-            _stop("A JSON file is nested deeper than any that this program or another tool writes. Look at it.", 1)
+            _stop(
+                "A JSON file is nested too deeply to be read; no known tool writes such a file. Check the JSON files "
+                "that you gave.",
+                1,
+            )
         except KeyboardInterrupt:
-            _stop("Stopped. Run the same command again to go on.", 130, error=False)
+            _stop("Stopped. Run the same command again to resume.", 130, error=False)
         except BrokenPipeError:  # `jigsawmil check ... | head`
             raise
         except OSError as error:  # a disk that is full, a file that may not be read

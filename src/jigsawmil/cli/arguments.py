@@ -14,9 +14,11 @@ SlidesArgument = Annotated[list[Path], typer.Argument(help="Slides, or folders o
 Out = Annotated[Path, typer.Option(help="Folder to write to.")]
 RunOut = Annotated[str, typer.Option(help="Folder to write to, or an fsspec URL such as s3://bucket/run.")]
 Quiet = Annotated[bool, typer.Option("--quiet", "-q", help="Print results and errors only.")]
-Jobs = Annotated[int, typer.Option(min=1, help="Processes; the cores are shared out among them.")]
-Seed = Annotated[int, typer.Option(min=0, help="Decides folds, weights and order.")]
-Memory = Annotated[float, typer.Option(help="Memory for prepared slides: of all processes, or of each job on Ray.")]
+Jobs = Annotated[int, typer.Option(min=1, help="Number of worker processes; CPU cores are split between them.")]
+Seed = Annotated[int, typer.Option(min=0, help="Random seed of folds, initial weights and slide order.")]
+Memory = Annotated[
+    float, typer.Option(help="Gigabytes for slides kept between epochs: all processes together, or each job on Ray.")
+]
 ExecutorName = Annotated[str, typer.Option("--executor", help="local, or ray for a cluster.")]
 Address = Annotated[
     str | None, typer.Option(help="Ray cluster: ray://host:10001, host:6379 or auto. Default: Ray on this machine.")
@@ -33,10 +35,19 @@ Masks = Annotated[
     Path | None, typer.Option(help="Your own outlines of the tissue: a folder of SLIDE.geojson files, or one file.")
 ]
 Attribution = Annotated[
-    bool, typer.Option("--attribution", help="Also of the input patches; 30 to 60 times the time of a prediction.")
+    bool,
+    typer.Option(
+        "--attribution",
+        help="Add input attribution: what each input patch adds to the logit. Takes 30 "
+        "to 60 times as long as a prediction.",
+    ),
 ]
 NoBoundsShift = Annotated[
-    bool, typer.Option("--no-bounds-shift", help="GeoJSON for viewers that do not crop to the OpenSlide bounds.")
+    bool,
+    typer.Option(
+        "--no-bounds-shift",
+        help="Leave GeoJSON in level-0 pixels, for viewers that do not crop to the OpenSlide bounds.",
+    ),
 ]
 
 
@@ -67,8 +78,8 @@ class TableOptions:
     features: Annotated[
         list[Path],
         typer.Option(
-            help="Folder of feature files (TRIDENT, CLAM, STAMP, slideflow, ...). Given again: of another encoder on "
-            "the same patches; the columns are joined."
+            help="Folder of feature files (TRIDENT, CLAM, STAMP, slideflow, ...). Repeat it to join the features of "
+            "several encoders on the same patches."
         ),
     ]
 

@@ -23,7 +23,7 @@ class ChooseOptions:
     ] = None
     choose_folds: Annotated[int, typer.Option(min=2, help="Folds of the inner cross-validation.")] = Choice.folds
     choose_repeats: Annotated[int, typer.Option(min=1, help="Repeats of the inner cross-validation.")] = Choice.repeats
-    choose_most: Annotated[int, typer.Option(min=2, help="The most combinations that are tried.")] = Choice.most
+    choose_most: Annotated[int, typer.Option(min=2, help="Maximum number of combinations.")] = Choice.most
 
     def choice(self) -> Choice | None:
         """None if nothing is chosen."""

@@ -23,29 +23,33 @@ def phantom(
     kind: Annotated[str, typer.Argument(help="composition, arrangement or position.")],
     out: Out,
     slides: Annotated[int, typer.Option(help="Slides in the cohort.")] = 100,
-    seed: Annotated[int, typer.Option(help="The same seed gives the same bytes.")] = 0,
+    seed: Annotated[int, typer.Option(help="Random seed; the same seed gives the same bytes.")] = 0,
     encoder_seed: Annotated[
         int | None,
         typer.Option(
-            help="Seed of the feature space, by default --seed. Give that of a first cohort to draw a second one that "
-            "models of the first can be applied to."
+            help="Seed of the feature space; default: --seed. To draw a second cohort that models of a first one can "
+            "be applied to, give the seed of the first."
         ),
     ] = None,
-    patches: Annotated[int, typer.Option(help="Median number of patches a slide.")] = 500,
+    patches: Annotated[int, typer.Option(help="Median number of patches per slide.")] = 500,
     dim: Annotated[int, typer.Option(help="Dimension of the features.")] = 256,
-    noise: Annotated[float, typer.Option(help="Noise of a patch around its type.")] = 1.0,
-    slide_effect: Annotated[float, typer.Option(help="Shift common to a slide's patches.")] = 0.3,
+    noise: Annotated[float, typer.Option(help="Noise of each patch's features around its type.")] = 1.0,
+    slide_effect: Annotated[float, typer.Option(help="Shift shared by all patches of a slide.")] = 0.3,
     balance: Annotated[float, typer.Option(help="Share of patients in the second class.")] = 0.5,
     two_slides: Annotated[float, typer.Option(help="Share of patients with two slides.")] = 0.1,
     task: Annotated[
         str, typer.Option(help="classes, survival (columns time and event) or regression (column value).")
     ] = "classes",
     effect: Annotated[
-        float, typer.Option(help="On survival: log of the hazard ratio of the classes; on the value: in SD. 0: none.")
+        float,
+        typer.Option(
+            help="Effect of the class on the outcome: log hazard ratio for survival, standard "
+            "deviations for regression. 0: none."
+        ),
     ] = 3.0,
     quiet: Quiet = False,
 ) -> None:
-    """Write an artificial cohort with a known answer: TRIDENT files and a label table.
+    """Write a synthetic cohort (phantom) with a known answer: feature files in TRIDENT's layout and a label table.
 
     Example: `jigsawmil phantom position --slides 60 --seed 1 --out phantom`; a second cohort for its models:
     `jigsawmil phantom position --slides 60 --seed 2 --encoder-seed 1 --out second`; one with survival times:
@@ -68,9 +72,9 @@ def phantom(
 def check_cohort(
     table: TableOptions,
     target: TargetOptions,
-    json: Annotated[bool, typer.Option("--json", help="Everything by name, as JSON.")] = False,
+    json: Annotated[bool, typer.Option("--json", help="Print everything as JSON, with all names.")] = False,
 ) -> None:
-    """What a cohort holds and what is wrong with it, before anything runs.
+    """Check a cohort before anything runs: what it holds, and what is wrong with it.
 
     Example: `jigsawmil check --labels labels.csv --features features`
     """
@@ -87,7 +91,7 @@ def join(
     folders: Annotated[list[Path], typer.Argument(help="Features of several encoders on the same patches.")],
     out: Annotated[Path | None, typer.Option(help="Folder to write. Default: A+B beside A.")] = None,
 ) -> None:
-    """Join features of several encoders: a folder of small files that name them, for `predict` and all other verbs.
+    """Join features of several encoders on the same patches into one folder; nothing is copied.
 
     Example: `jigsawmil join features/uni features/virchow2`
     """
@@ -102,12 +106,14 @@ def patches(
     reading: ReadingOptions,
     sources: Annotated[list[Path], typer.Argument(help="A study file, or folders of features.")],
     out: Annotated[Path | None, typer.Option(help="CSV to write, one row per cohort.")] = None,
-    phantom: Annotated[bool, typer.Option("--phantom", help="Of the stand-ins that the study file describes.")] = False,
+    phantom: Annotated[
+        bool, typer.Option("--phantom", help="Count the synthetic stand-ins that the study file describes.")
+    ] = False,
     published: Annotated[
-        bool, typer.Option("--published", help="Print the paper's figures in the study file, and read no features.")
+        bool, typer.Option("--published", help="Print the paper's figures from the study file; read no features.")
     ] = False,
 ) -> None:
-    """Slides, dimension and patches per slide of cohorts, as the paper's Table 4, from the headers of feature files.
+    """Count slides and patches per slide of cohorts (the paper's Table 4), from the headers of feature files.
 
     Example: `jigsawmil patches studies/table2-encoders.toml --published`
     """
@@ -117,9 +123,11 @@ def patches(
 
     file = sources[0] if len(sources) == 1 and sources[0].suffix == ".toml" else None
     if (phantom or published) and file is None:
-        raise ConfigError(f"{sources[0]}: found with --phantom or --published, expected one study file, as in s.toml.")
+        raise ConfigError(f"{sources[0]}: --phantom and --published need one study file, such as s.toml.")
     if file and any(reading.reading.values()):
-        raise ConfigError(f"{file}: found with --slide-mpp, --patch-size or --unit; expected these in the study file.")
+        raise ConfigError(
+            f"{file}: --slide-mpp, --patch-size and --unit do not apply to a study file. State them in it."
+        )
     if published and file:
         print_stacked([published_patch_table(published_patches(file))], console())
         return

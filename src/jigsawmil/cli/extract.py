@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 
 Weights = Annotated[Path | None, typer.Option(help="Local weights of the encoder, instead of the hub.")]
 TrustCode = Annotated[
-    bool, typer.Option("--trust-code", help="Allow encoders whose loading runs code of their repository.")
+    bool, typer.Option("--trust-code", help="Allow encoders that run code from their repository when they are loaded.")
 ]
 Workers = Annotated[int, typer.Option(min=1, help="Threads that read tiles.")]
 
@@ -44,17 +44,17 @@ def extract(
     trust_code: TrustCode = False,
     workers: Workers = ExtractSettings.workers,
     batch: Annotated[
-        int | None, typer.Option(help="Tiles encoded at a time. Default: 8 on a CPU, 64 elsewhere.")
+        int | None, typer.Option(help="Tiles per batch of the encoder. Default: 8 on a CPU, 64 elsewhere.")
     ] = None,
     device: Device = "auto",
     precision: Annotated[
-        str, typer.Option(help="float32, or bfloat16 or float16 where the device has it.")
+        str, typer.Option(help="float32, or bfloat16 or float16 if the device supports it.")
     ] = "float32",
     executor: ExecutorName = "local",
     address: Address = None,
     quiet: Quiet = False,
 ) -> None:
-    """Slides to features, one file a slide in TRIDENT's layout. Running again does what is missing.
+    """Extract features from slides, one file per slide in TRIDENT's layout. Rerun to resume.
 
     Example: `jigsawmil extract slides --encoder uni --out features`
     """
@@ -100,7 +100,7 @@ def unusual(tiles: TileSpec, spec: "EncoderSpec") -> list[str]:
     if abs(scale - 1) > 0.1:
         notes.append(
             f"Note: {spec.name} asks for tiles of {spec.patch} pixels at {spec.mpp:g} microns; those of {tiles.patch} "
-            f"at {tiles.mpp:.3g} show it everything {1 / scale:.2g} times as large as in its training."
+            f"at {tiles.mpp:.3g} make everything look {1 / scale:.2g} times as large to it as in its training."
         )
     if tiles.patch < spec.size:
         notes.append(f"Note: {spec.name} takes {spec.size} pixels; tiles of {tiles.patch} are enlarged.")
@@ -124,7 +124,7 @@ def show_extracted(found: "list[Extracted]", screen: Console, where: str) -> Non
     """How many of each kind, then those that have no features."""
     counts = {status: sum(one.status == status for one in found) for status in dict.fromkeys(o.status for o in found)}
     tiles, seconds = sum(one.tiles for one in found), sum(one.seconds for one in found if one.tiles)
-    rate = f"; {tiles:,} tiles, {tiles / seconds:.0f} a second" if tiles else ""
+    rate = f"; {tiles:,} tiles, {tiles / seconds:.0f} per second" if tiles else ""
     words = ", ".join(f"{count} {status}" for status, count in counts.items())
     screen.print(
         f"{len(found)} slide{'s' * (len(found) != 1)}: {words}{rate}. {where}", highlight=False, soft_wrap=True
@@ -140,7 +140,7 @@ def show_extracted(found: "list[Extracted]", screen: Console, where: str) -> Non
 
 @app.command()
 def encoders() -> None:
-    """The encoders that `extract` knows, and what each asks for.
+    """List the encoders that `extract` knows, with the tiles that each expects.
 
     Example: `jigsawmil encoders`
     """

@@ -20,8 +20,10 @@ from .screen import console, tracked
 FORMER = {"token_normalize_func": lambda name: "variant" if name == "method" else name}  # --method still works
 ModelOrRun = Annotated[Path, typer.Argument(metavar="MODEL_OR_RUN", help="Folder of a model, or of a run.")]
 Variant = Annotated[str | None, typer.Option(help="Variant of a run. Default: the last of the study.")]
-CohortName = Annotated[str | None, typer.Option(help="Of a run with several cohorts: which one.")]
-Moved = Annotated[Path | None, typer.Option("--features", help="Of a run whose features were moved: their folder.")]
+CohortName = Annotated[str | None, typer.Option(help="Cohort, if the run has several.")]
+Moved = Annotated[
+    Path | None, typer.Option("--features", help="New feature folder, if the files have moved since the run.")
+]
 
 
 @app.command(context_settings=FORMER)
@@ -33,21 +35,23 @@ def heatmap(
     ],
     options: ReadingOptions,
     out: Annotated[Path, typer.Option(help="Picture to write: .png, .pdf or .svg.")] = Path("heatmap.png"),
-    slide: Annotated[Path | None, typer.Option(help="The slide itself, drawn below the maps.")] = None,
+    slide: Annotated[Path | None, typer.Option(help="Slide file, drawn under the maps.")] = None,
     variant: Variant = None,
     cohort: CohortName = None,
     patch: Annotated[
-        str, typer.Option(help="Whose neighbours to show: a number, or auto: the most attended.")
+        str, typer.Option(help="Patch whose neighbours are shown: its number, or auto for the most attended.")
     ] = "auto",
     top: Annotated[
-        int | None, typer.Option(min=1, help="Also a sheet of the TOP most and least attended tiles.")
+        int | None, typer.Option(min=1, help="Also write a sheet of the TOP most and least attended tiles.")
     ] = None,
-    evidence: Annotated[bool, typer.Option("--evidence", help="On that sheet also the strongest evidence.")] = False,
+    evidence: Annotated[
+        bool, typer.Option("--evidence", help="Add the tiles with the largest contributions to that sheet.")
+    ] = False,
     attribution: Attribution = False,
     features: Moved = None,
     device: Device = TrainConfig.device,
 ) -> None:
-    """Attention, evidence, jigsaw and neighbours of one slide, over the slide or its patches.
+    """Draw the maps of one slide: attention, contributions (evidence), jigsaw and neighbours.
 
     A slide of a run is shown by the model that never saw it.
 
@@ -65,7 +69,7 @@ def heatmap(
     screen = console()
     pick_device(device)
     if top is not None and slide is None:
-        raise ConfigError("--top cuts tiles out of the slide. Give it: --slide SLIDE.")
+        raise ConfigError("--top cuts tiles out of the slide. Give --slide SLIDE.")
     if patch != "auto" and not patch.isdecimal():
         raise ConfigError(f"--patch: found {patch!r}, expected the number of a patch, from 0 on, or auto.")
     given = None if slide is None else open_slide(slide, options.mpp)
@@ -98,16 +102,18 @@ def heatmap(
 def export(
     source: ModelOrRun,
     options: ReadingOptions,
-    out: Annotated[Path, typer.Option(help="Folder for one file a slide.")],
+    out: Annotated[Path, typer.Option(help="Folder for one file per slide.")],
     which: Annotated[
         list[str] | None,
-        typer.Argument(metavar="FEATURES_OR_SLIDES", help="Of a model: feature files or folders. Of a run: slide ids."),
+        typer.Argument(
+            metavar="FEATURES_OR_SLIDES", help="For a model: feature files or folders. For a run: slide ids."
+        ),
     ] = None,
     format: Annotated[str, typer.Option(help="geojson (QuPath 0.4 or later), csv or h5ad (AnnData).")] = "geojson",
     variant: Variant = None,
     cohort: CohortName = None,
     slides: Annotated[
-        Path | None, typer.Option(help="Folder of the slides, for their OpenSlide bounds and mpp.")
+        Path | None, typer.Option(help="Folder of the slides, to read their OpenSlide bounds and microns per pixel.")
     ] = None,
     no_bounds_shift: NoBoundsShift = False,
     attribution: Attribution = False,
@@ -115,10 +121,10 @@ def export(
     device: Device = TrainConfig.device,
     quiet: Quiet = False,
 ) -> None:
-    """Attention, evidence and jigsaw of every patch, for QuPath, tables or scverse; places in level-0 pixels.
+    """Export the maps of every patch for QuPath, tables or scverse, with coordinates in level-0 pixels.
 
     Slides of a run are shown by the model that never saw them. QuPath crops MRXS and some other slides to their
-    OpenSlide bounds: with --slides, GeoJSON is shifted along.
+    OpenSlide bounds: with --slides, GeoJSON is shifted by them.
 
     Example: `jigsawmil export run --format geojson --slides slides --out maps`
     """
@@ -139,7 +145,7 @@ def export(
     words = f"{total} {format} file{'s' * (total != 1)} in {out}"
     if format == "geojson":
         shifted = f"{exported.shifted} shifted by the OpenSlide bounds"
-        words += f"; {shifted}" if slides else "; not shifted, for want of --slides"
+        words += f"; {shifted}" if slides else "; not shifted by the OpenSlide bounds (give --slides to shift them)"
     screen.print(f"{words}.{f' {NO_EVIDENCE}' if missing else ''}", soft_wrap=True, highlight=False)
 
 
@@ -149,15 +155,15 @@ def ask_faithfulness(
     variant: Annotated[str | None, typer.Option(help="Variant of the run. Default: all.")] = None,
     cohort: CohortName = None,
     slides_at_most: Annotated[int, typer.Option(min=2, help="Slides (or patients) per variant, drawn at random.")] = 20,
-    seed: Annotated[int, typer.Option(min=0, help="Decides which slides, and the random orders.")] = 0,
+    seed: Annotated[int, typer.Option(min=0, help="Random seed of the slides drawn and of the random orders.")] = 0,
     attribution: Attribution = False,
     features: Moved = None,
     device: Device = TrainConfig.device,
     quiet: Quiet = False,
 ) -> None:
-    """Can the maps be trusted? Patches are removed, and given alone, in the order of a map and at random.
+    """Test whether maps can be trusted: remove patches, or keep only some, in the order of a map and at random.
 
-    Attention and evidence; with --attribution also the attribution of the input patches.
+    Tests attention and evidence; with --attribution also input attribution.
     Writes RUN/faithfulness/COHORT/VARIANT.json and .csv, which the report shows.
 
     Example: `jigsawmil faithfulness run --variant graph-abmil+jigsaw`

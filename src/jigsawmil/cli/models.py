@@ -67,8 +67,7 @@ def train(
     devices: Annotated[int, typer.Option(min=1, help="GPUs (or CPU processes) that share every batch.")] = 1,
     quiet: Quiet = False,
 ) -> None:
-    """Train a model, or an ensemble, on all slides of a cohort, to apply to new ones. Resumes if rerun after an
-    interruption.
+    """Train a model or an ensemble on all slides of a cohort, to apply it to new slides. Rerun to resume.
 
     Example: `jigsawmil train --labels labels.csv --features features --method graph-abmil+jigsaw --out model`;
     `--choose k=8,24,50` chooses a setting first, by cross-validation
@@ -123,8 +122,8 @@ def predict(
     extraction: WholeSlideOptions,
     patients: PatientOptions,
     out: Annotated[Path, typer.Option(help="CSV to write.")] = Path("predictions.csv"),
-    heatmap: Annotated[Path | None, typer.Option(help="Folder for one picture a slide: what the model saw.")] = None,
-    attention: Annotated[Path | None, typer.Option(help="Folder for one CSV a slide: x,y,attention.")] = None,
+    heatmap: Annotated[Path | None, typer.Option(help="Folder for the maps: one picture per slide.")] = None,
+    attention: Annotated[Path | None, typer.Option(help="Folder for one CSV per slide: x,y,attention.")] = None,
     attribution: Attribution = False,
     slide_mpp: SlideMpp = None,
     patch_size: PatchSize = None,
@@ -134,11 +133,11 @@ def predict(
     device: Device = TrainConfig.device,
     quiet: Quiet = False,
 ) -> None:
-    """Apply a model to new slides: features are extracted as for its training, beside --out, or given.
+    """Apply a model to new slides or feature files. Features of slides are extracted as for its training.
 
     One row per slide: prediction at the threshold that training fixed, probability, and for an ensemble the standard
-    deviation of the logit over its members. If --labels or TCGA barcodes say whose the slides are, a second file,
-    OUT-patients.csv, has one row per patient, by the mean logit of its slides.
+    deviation of the logit over its members. If patients are known from --labels or TCGA barcodes, a second file,
+    OUT-patients.csv, has one row per patient, from the mean logit of its slides.
 
     Example: `jigsawmil predict model slide.svs --heatmap maps`, `jigsawmil predict model features --attention maps`
     """
@@ -175,9 +174,7 @@ def predict(
         count = len(predictor.patient_rows)
         screen.print(f"{count} patient{'s' * (count != 1)} in {predictor.patients_out}.", soft_wrap=True)
     if card.level == "patient":
-        whose = (
-            "TCGA barcodes say whose a slide is, and so does --labels; without either, each is a patient of its own."
-        )
+        whose = "Patients are known from TCGA barcodes or --labels; without either, each slide counts as one patient."
         screen.print(f"The model pools the slides of a patient. {whose}", soft_wrap=True)
     if predictor.note:
         screen.print(f"Note: {escape(predictor.note)}", soft_wrap=True, highlight=False)

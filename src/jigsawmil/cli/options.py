@@ -27,21 +27,21 @@ class WhereOptions:
         int | None,
         typer.Option(
             min=1,
-            help="Processes; the cores are shared out among them. Default: one a GPU where the device is auto or "
-            "cuda, else 1.",
+            help="Number of worker processes; CPU cores are split between them. Default: one per GPU if the device is "
+            "auto or cuda, else 1.",
         ),
     ] = None
     executor: ExecutorName = "local"
     address: Address = None
-    cpus: Annotated[int, typer.Option(min=1, help="CPUs, and so threads, of a job on Ray.")] = 1
+    cpus: Annotated[int, typer.Option(min=1, help="CPUs (and threads) per job on Ray.")] = 1
 
     def __post_init__(self) -> None:
         choose("--executor", self.executor, ("local", "ray"))
         if self.executor == "local" and (self.address is not None or self.cpus != 1):
-            raise ConfigError("--address and --cpus are of a Ray cluster. Give --executor ray with them.")
+            raise ConfigError("--address and --cpus apply to Ray only. Add --executor ray, or leave them out.")
         if self.executor == "ray" and self.jobs is not None:
             raise ConfigError(
-                f"--jobs {self.jobs} with --executor ray: it counts processes of this machine, and Ray starts as many "
+                f"--jobs {self.jobs} with --executor ray: --jobs counts processes on this machine; Ray starts as many "
                 "jobs as its nodes have room for. Leave --jobs out."
             )
 
@@ -60,7 +60,7 @@ class WhereOptions:
         elif (device := read_device(name)).type == "cuda" and device.index is not None:
             raise ConfigError(
                 f"device: found {name!r}, expected auto, cpu or cuda with --executor ray: a job sees only the GPU that "
-                'Ray gives it. Say --device cuda, or device = "cuda" in a study file.'
+                'Ray gives it. Use --device cuda, or device = "cuda" in a study file.'
             )
 
 
@@ -111,21 +111,23 @@ class MethodOptions:
     preset: Annotated[
         str,
         typer.Option(
-            help="Settings that are not given: default (recommended), or paper (arXiv 2603.20386, see docs/paper.md)."
+            help="Settings to start from: default (recommended), or paper (arXiv 2603.20386, see docs/paper.md). Other "
+            "options override them."
         ),
     ] = DEFAULT_PRESET
     more: Annotated[
         list[str] | None,
         typer.Option(
             "--set",
-            help="Any other setting: --set heads=4 --set gated=true. docs/settings.md lists them; so does the error "
-            "for an unknown name.",
+            help="Any other setting: --set heads=4 --set gated=true. docs/settings.md lists them. An unknown name "
+            "prints the valid ones.",
         ),
     ] = None
     own: Annotated[
         list[str] | None,
         typer.Option(
-            "--option", help="Option of a model from elsewhere (package.module:factory), such as --option heads=4."
+            "--option",
+            help="Option of a model from outside this package (package.module:factory), such as --option heads=4.",
         ),
     ] = None
 

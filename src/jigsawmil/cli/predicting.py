@@ -18,7 +18,7 @@ class WholeSlideOptions:
     weights: Weights = None
     trust_code: TrustCode = False
     patch_um: Annotated[
-        float | None, typer.Option(help="Edge of a patch in microns, where the model does not know.")
+        float | None, typer.Option(help="Edge of a patch in microns, if the model does not state it.")
     ] = None
     masks: Masks = None
     workers: Workers = ExtractSettings.workers
@@ -31,8 +31,8 @@ class PatientOptions:
     labels: Annotated[
         Path | None,
         typer.Option(
-            help="Table of slides and patients (a label table will do): also one prediction per patient; with the "
-            "covariates that the model uses, if it uses some."
+            help="Table of slides and patients, such as a label table: adds one prediction per patient, and supplies "
+            "the covariates that the model uses."
         ),
     ] = None
     slide_column: Annotated[str | None, typer.Option(help=COHORT["slide_column"].help)] = None

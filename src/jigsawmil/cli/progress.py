@@ -49,7 +49,7 @@ class StudyProgress:
         self._constant = {part for part in ("cohort", "seed") if len({getattr(job, part) for job in jobs}) == 1}
         self._bar.update(self._task, total=len(jobs), completed=done, counts=self._counts())
         if done and not self.quiet:
-            rest = "" if done == len(jobs) else "; going on with the rest"
+            rest = "" if done == len(jobs) else "; running the rest"
             self.console.print(f"{done} of {len(jobs)} jobs are done already{rest}.", highlight=False)
 
     def cluster(self, words: str) -> None:

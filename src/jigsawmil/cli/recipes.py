@@ -24,15 +24,15 @@ SHOWN = 6  # reasons of a rule; the CSV of what was dropped has them all
 @app.command()
 def labels(
     recipe: Annotated[str, typer.Argument(help=f"{', '.join(RECIPES)}.")],
-    out: Annotated[Path, typer.Option(help="CSV to write; NAME_dropped.csv beside it has the rest, with reasons.")],
+    out: Annotated[Path, typer.Option(help="CSV to write; NAME_dropped.csv beside it lists the rest, with reasons.")],
     clinical: Annotated[
         Path | None, typer.Option(help="Table with the labels: CSV, TSV or XLSX. CAMELYON16: its reference.csv.")
     ] = None,
     slides: Annotated[
-        Path | None, typer.Option(help="Table of slides (slide_id, patient_id), where --clinical is of patients.")
+        Path | None, typer.Option(help="Table of slides (slide_id, patient_id), if --clinical lists patients.")
     ] = None,
     features: Annotated[
-        Path | None, typer.Option(help="Folder of feature files or slides: only these get a label.")
+        Path | None, typer.Option(help="Folder of feature files or slides: only slides found here get a label.")
     ] = None,
     several: Annotated[
         str | None,
@@ -50,7 +50,7 @@ def labels(
     sheet: Annotated[str | None, typer.Option(help="Sheet of an XLSX file.")] = None,
     quiet: Quiet = False,
 ) -> None:
-    """Make the label table of a public cohort, and say what each rule kept and dropped.
+    """Make the label table of a public cohort and report what each rule kept and dropped.
 
     Example: `jigsawmil labels tcga-coad --clinical clinical.xlsx --features features --out labels.csv`
     """
@@ -87,7 +87,10 @@ def rules_table(made: Labelled) -> Table:
         Column("dropped, by value", [reasons_text(step, SHOWN) for step in steps], name=True),
     ]
     ends = [i - 1 for i, step in enumerate(steps) if step.opens]
-    notes = ["A patient is dropped with the last slide; by value: slides, or patients where there are no slides yet."]
+    notes = [
+        "A patient is dropped with their last slide. Counts by value are slides, or patients if slides are not "
+        "known yet."
+    ]
     return Table(made.recipe.title, columns, notes, ends)
 
 

@@ -14,7 +14,7 @@ def report(
     run: Annotated[Path, typer.Argument(help="Folder of a run: what compare, study or demo wrote.")],
     out: Annotated[Path | None, typer.Option(help="HTML file to write; report.html in the run by default.")] = None,
 ) -> None:
-    """One HTML file about a run, that opens offline and prints on A4: the answer first, then what it rests on.
+    """Write one HTML report of a run: results first, then methods and provenance. It opens offline and prints on A4.
 
     Example: `jigsawmil report run --out report.html`
     """

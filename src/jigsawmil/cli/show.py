@@ -48,9 +48,9 @@ def show_study(study: Study, target: str | Path, where: WhereOptions, quiet: boo
     if mirror:
         mirror.check_writable()
         brought = mirror.fetch()
-        screen.print(f"Working in {out}; {brought} finished jobs came from {mirror.url}.", soft_wrap=True)
+        screen.print(f"Working in {out}; {brought} finished jobs were fetched from {mirror.url}.", soft_wrap=True)
         if sent := mirror.send_missing():
-            screen.print(f"{sent} finished jobs of an earlier run were sent there.", soft_wrap=True)
+            screen.print(f"{sent} finished jobs of an earlier run were uploaded.", soft_wrap=True)
     ray = where.executor == "ray"
     with ExitStack() as stack:
         if ray:
@@ -86,8 +86,8 @@ def show_study(study: Study, target: str | Path, where: WhereOptions, quiet: boo
         screen.print(f"{len(run.left_out)} {were} left out: {run.files.table('left_out')}", soft_wrap=True)
     if gone := [name for name in before if name not in study.variants]:
         screen.print(
-            f"No longer in the tables, of an earlier run into {out}: {', '.join(gone)}. The trained models are still "
-            "there: name these variants again to have them back.",
+            f"Left out of the tables, though in an earlier run into {out}: {', '.join(gone)}. Their models are kept: "
+            "name these variants again to restore them.",
             markup=False, highlight=False, soft_wrap=True,
         )  # fmt: skip
     pictures = finish_run(run)
@@ -97,7 +97,7 @@ def show_study(study: Study, target: str | Path, where: WhereOptions, quiet: boo
     if mirror:
         mirror.send_missing()
         mirror.send_tables()
-        screen.print(f"All of it is at {mirror.url}.", soft_wrap=True)
+        screen.print(f"All results are at {mirror.url}.", soft_wrap=True)
     if run.failed:
         raise typer.Exit(1)
 
@@ -118,7 +118,7 @@ def run_folder(target: str | Path) -> Path:
 def show_failures(run: Run, screen: Console) -> None:
     for why, stopped in by_reason(run.failed).items():
         screen.print(f"[bold red]Failed:[/] {escape(', '.join(stopped))}\n{escape(why)}", soft_wrap=True)
-    screen.print("Run the same command again: it does what is missing.", soft_wrap=True)
+    screen.print("Run the same command again: only what is missing runs.", soft_wrap=True)
 
 
 def show_control(study: Study, run: Run, screen: Console) -> None:
@@ -155,6 +155,6 @@ def show_failed(failed: Mapping[str, Exception], screen: Console) -> None:
 def show_left_out(files: list[Path], screen: Console) -> None:
     if files:
         named = ", ".join(file.name for file in files[:3]) + ", ..." * (len(files) > 3)
-        kinds = "pictures beside slides, or files of DICOM slides, of which one has to be named"
-        words = f"Passed over {len(files)} files ({kinds}): {escape(named)}"
+        kinds = "pictures beside slides, or DICOM files; name one file of a DICOM slide to use it"
+        words = f"Skipped {len(files)} files ({kinds}): {escape(named)}"
         screen.print(words, highlight=False, soft_wrap=True)

@@ -25,10 +25,10 @@ def tissue(
     slides: SlidesArgument,
     tiles: TileOptions,
     out: Out,
-    encoder: Annotated[str | None, typer.Option(help="Whose tiles to cut, as `extract` would for it.")] = None,
+    encoder: Annotated[str | None, typer.Option(help="Encoder whose tile size is used, as in `extract`.")] = None,
     quiet: Quiet = False,
 ) -> None:
-    """Where the tissue is and which tiles would be cut: a mask, GeoJSON for QuPath, and a picture of both.
+    """Find tissue and preview the tiles: a mask, GeoJSON for QuPath, and a picture of both.
 
     Example: `jigsawmil tissue slide.svs --encoder uni --out tissue`
     """
@@ -38,7 +38,10 @@ def tissue(
 
     screen = console()
     if out.resolve() in {path.resolve() for path in slides}:
-        raise ConfigError(f"--out {out}: the slides lie there, and pictures could pass for slides. Give another.")
+        raise ConfigError(
+            f"--out {out}: this folder holds the slides, and pictures in it could be taken for slides. "
+            "Give another folder."
+        )
     files = slide_files(slides, screen)
     settings = tiles.settings(files, encoder_spec(encoder) if encoder else None, None if quiet else screen)
     check_masks(settings.masks, files)
@@ -80,16 +83,16 @@ def paint_slides(
     out: Out,
     slides: Annotated[int, typer.Option(help="Slides in the cohort.")] = 20,
     kind: Annotated[str, typer.Option(help="What the label says: composition or arrangement.")] = "composition",
-    seed: Annotated[int, typer.Option(help="The same seed gives the same bytes.")] = 0,
+    seed: Annotated[int, typer.Option(help="Random seed; the same seed gives the same bytes.")] = 0,
     patches: Annotated[
-        int, typer.Option(help="Median number of tiles a slide; 100 is about 4,000 x 4,000 pixels.")
+        int, typer.Option(help="Median number of tiles per slide; 100 is about 4,000 x 4,000 pixels.")
     ] = 100,
     artefacts: Annotated[
         bool, typer.Option("--artefacts", help="Pen strokes and black frames on some slides.")
     ] = False,
     quiet: Quiet = False,
 ) -> None:
-    """Paint slides that look like H&E and whose label is known: pyramidal TIFFs, a label table, the true masks.
+    """Write synthetic H&E-like slides with known labels: pyramidal TIFFs, a label table, the true masks.
 
     Example: `jigsawmil paint --slides 20 --out painted`
     """

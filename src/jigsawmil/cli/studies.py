@@ -32,7 +32,7 @@ DEMO, QUICK = ("abmil", PAPER_METHOD, DEFAULT_METHOD), {"epochs": 12, "patience"
 
 @app.command()
 def demo(out: Out = Path("demo"), jobs: Jobs = 2, quiet: Quiet = False) -> None:
-    """A cohort whose label is where patches lie, three methods, three folds, a report: three minutes.
+    """Try it out: a synthetic cohort whose label is the arrangement of patches, three methods, a report. Three minutes.
 
     Example: `jigsawmil demo --out demo`
     """
@@ -45,14 +45,18 @@ def demo(out: Out = Path("demo"), jobs: Jobs = 2, quiet: Quiet = False) -> None:
     screen, cohort = console(), out / "cohort"
     if not cohort.exists():
         if out.is_dir() and any(out.iterdir()):
-            raise ConfigError(f"--out {out}: found something else than a demo there, expected a new or empty folder.")
+            raise ConfigError(
+                f"--out {out}: found files that are not from a demo, expected a new or empty folder. "
+                "Give another --out."
+            )
         spec = phantom_spec("arrangement", slides=100, seed=0)
         with writing_to(out):
             slides = phantom_slides(spec)
             write_phantom(tracked(slides, spec.slides, "Drawing 100 phantom slides", screen, quiet), cohort)
     screen.print(
-        "100 slides hold the same kinds of patches in the same numbers: finely mixed in one class, in clumps in the "
-        "other. Only a model that knows where patches lie can tell them apart; ABMIL should be at chance (0.5).\n"
+        "All 100 slides hold the same kinds of patches in the same numbers: finely mixed in one class, clustered in "
+        "the other. Only a model that uses patch positions can separate the classes; ABMIL should be at chance (AUROC "
+        "0.5).\n"
     )
     study = Study(
         cohorts={"arrangement": cohort_spec({"labels": cohort / "labels.csv", "features": cohort / "features"})},
@@ -75,29 +79,35 @@ def compare(
     methods: Annotated[
         str | None,
         typer.Option(
-            help=f"Of {', '.join(METHODS)}, or models from elsewhere (package.module:factory, torchmil:ABMIL); comma "
-            "separated.",
+            help=f"Of {', '.join(METHODS)}, or models from outside this package (package.module:factory, "
+            "torchmil:ABMIL); comma separated.",
             show_default=f"{','.join(COMPARED)}; with --preset paper its five",
         ),
     ] = None,
     folds: Annotated[int, typer.Option(help="Folds of the cross-validation.")] = 3,
     seed: Seed = 0,
-    seeds: Annotated[int, typer.Option(min=1, help="Repetitions: SEED, SEED + 1, ..., each with its own folds.")] = 1,
+    seeds: Annotated[
+        int, typer.Option(min=1, help="Number of repetitions (SEED, SEED + 1, ...), each with its own folds.")
+    ] = 1,
     splits: Annotated[
-        Path | None, typer.Option(help="Folds or hold-outs from a file: CLAM, STAMP, Patho-Bench, folds.json.")
+        Path | None, typer.Option(help="File or folder of folds or hold-outs: CLAM, STAMP, Patho-Bench, folds.json.")
     ] = None,
     by_site: Annotated[bool, typer.Option("--by-site", help="Keep the slides of a site in one fold.")] = False,
     shuffle_control: Annotated[
-        bool, typer.Option("--shuffle-control", help="Does place matter? Also with patches shuffled over their slide.")
+        bool,
+        typer.Option(
+            "--shuffle-control", help="Repeat with patch coordinates shuffled within each slide (negative control)."
+        ),
     ] = False,
     attention: Annotated[bool, typer.Option("--attention", help="Keep the attention of every test slide.")] = False,
     choose_only: Annotated[
-        bool, typer.Option("--choose-only", help="With --choose: leave out the same methods with default settings.")
+        bool,
+        typer.Option("--choose-only", help="With --choose: do not also run these methods with their default settings."),
     ] = False,
     memory_gb: Memory = 4.0,
     quiet: Quiet = False,
 ) -> None:
-    """Cross-validate methods on a cohort: tables, tests and plots in a run folder. Running again resumes.
+    """Cross-validate methods on a cohort: tables, tests and plots in a run folder. Rerun to resume.
 
     Example: `jigsawmil compare --labels labels.csv --features features --methods abmil,graph-abmil+jigsaw --out run`;
     with settings chosen in each fold, add `--choose k=8,24,50 --choose conv=gat,sage`
@@ -114,7 +124,7 @@ def compare(
     variants = (with_covariates if source.options.covariates else dict)(method.each(names, where))
     choice = chosen.choice()
     if choose_only and choice is None:
-        raise ConfigError("--choose-only: found no --choose, expected what to choose, such as --choose k=8,24,50.")
+        raise ConfigError("--choose-only without --choose: expected what to choose, such as --choose k=8,24,50.")
     study = Study(
         cohorts={"cohort": source},
         **with_choices(variants, {} if choice is None else dict.fromkeys(variants, choice), default=not choose_only),
@@ -133,23 +143,24 @@ def compare(
 @grouped
 def study_file(
     where: WhereOptions,
-    file: Annotated[Path, typer.Argument(help="A study in TOML.")],
+    file: Annotated[Path, typer.Argument(help="Study file (TOML).")],
     out: Annotated[
         str | None,
         typer.Option(help="Folder or fsspec URL to write to; runs/NAME by default, runs/NAME-phantom with --phantom."),
     ] = None,
     phantom: Annotated[
-        bool, typer.Option("--phantom", help="On artificial stand-ins for the cohorts, where the file describes them.")
+        bool, typer.Option("--phantom", help="Run on synthetic stand-ins for the cohorts, as the file describes them.")
     ] = False,
     published: Annotated[
-        bool, typer.Option("--published", help="Print the paper's figures in the file, and run nothing.")
+        bool, typer.Option("--published", help="Print the paper's figures from the file; run nothing.")
     ] = False,
     dry_run: Annotated[
-        bool, typer.Option("--dry-run", help="Print trainings, time and disk that it would take, and run nothing.")
+        bool,
+        typer.Option("--dry-run", help="Print how many trainings, hours and gigabytes it would take; run nothing."),
     ] = False,
     quiet: Quiet = False,
 ) -> None:
-    """Run a study file: cohorts x variants x folds x seeds. Running again does what is missing.
+    """Run a study file: cohorts x variants x folds x seeds. Rerun to resume.
 
     Example: `jigsawmil study studies/table1-cancers.toml --phantom --jobs 2`
     """

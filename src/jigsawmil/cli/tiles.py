@@ -24,7 +24,7 @@ class TileOptions:
         int | None, typer.Option(help="Edge of a tile in pixels. Default: what the encoder asks for, mostly 256.")
     ] = None
     mpp: Annotated[
-        float | None, typer.Option(help="Microns a pixel of a tile. Default: what the encoder asks for, mostly 0.5.")
+        float | None, typer.Option(help="Microns per tile pixel. Default: what the encoder asks for, mostly 0.5.")
     ] = None
     overlap: Annotated[int, typer.Option(help="Pixels shared with the next tile.")] = DEFAULT_TILES.overlap
     share: Annotated[float, typer.Option(help="Share of a tile that must be tissue.")] = DEFAULT_TILES.share

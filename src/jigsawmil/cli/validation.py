@@ -20,19 +20,19 @@ def validate(
     table: TableOptions,
     out: Out,
     variant: Annotated[
-        str | None, typer.Option(help="Variant of a run, all of whose fold models answer together. Default: the last.")
+        str | None, typer.Option(help="Variant of a run, whose fold models are averaged. Default: the last.")
     ] = None,
-    cohort: Annotated[str | None, typer.Option(help="Of a run with several cohorts: whose models.")] = None,
+    cohort: Annotated[str | None, typer.Option(help="Cohort whose models are used, if the run has several.")] = None,
     allow_overlap: Annotated[
-        bool, typer.Option("--allow-overlap", help="Also if slides or patients are in the training set.")
+        bool, typer.Option("--allow-overlap", help="Run even if slides or patients are in the training set.")
     ] = False,
     attention: Annotated[bool, typer.Option("--attention", help="Keep the attention of every slide.")] = False,
     device: Device = TrainConfig.device,
     quiet: Quiet = False,
 ) -> None:
-    """Validate a model on a second, labelled cohort: AUROC with intervals, calibration, confusion, a report.
+    """Validate a model on a second labelled cohort: AUROC with intervals, calibration, confusion matrix, report.
 
-    Of a run, all fold models of a variant answer together, by their mean logit. A cohort that shares slides or
+    For a run, the logits of all fold models of a variant are averaged. A cohort that shares slides or
     patients with the training set is refused. OUT gets predictions.csv and summary.csv with the columns of compare,
     the same by patient, and report.html.
 
@@ -70,10 +70,10 @@ def compare_two_runs(
     b: Annotated[Path, typer.Argument(metavar="B", help="Folder of another run, on the same folds.")],
     variant_a: Annotated[str | None, typer.Option(help="Variant of A. Default: those that both runs have.")] = None,
     variant_b: Annotated[str | None, typer.Option(help="Variant of B.")] = None,
-    cohort: Annotated[str | None, typer.Option(help="Of runs with several cohorts: which one.")] = None,
+    cohort: Annotated[str | None, typer.Option(help="Cohort, if the runs have several.")] = None,
     out: Annotated[Path | None, typer.Option(help="CSV to write.")] = None,
 ) -> None:
-    """Compare two runs on the same slides and folds, paired: DeLong's test and the corrected resampled t-test.
+    """Compare two runs on the same slides and folds with paired tests: DeLong and the corrected resampled t-test.
 
     Variants of the same name are paired; if the runs share none, every variant of A with every one of B. Runs whose
     slides, labels, patients, seeds or folds differ are refused.

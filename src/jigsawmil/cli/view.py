@@ -18,17 +18,19 @@ def view(
     slides: Annotated[
         Path | None, typer.Option(help="Folder of the slides; without it patches alone are shown.")
     ] = None,
-    features: Annotated[Path | None, typer.Option(help="Folder of the features, where they were moved.")] = None,
+    features: Annotated[
+        Path | None, typer.Option(help="New feature folder, if the files have moved since the run.")
+    ] = None,
     attribution: Attribution = False,
     port: Annotated[int, typer.Option(min=0, max=65535, help="Port to listen on; 0 takes a free one.")] = 5006,
     address: Annotated[
         str | None, typer.Option(help="Address to listen on, to let other machines in.", show_default="127.0.0.1")
     ] = None,
     no_token: Annotated[
-        bool, typer.Option("--no-token", help="Let in whoever reaches the address, without the token in it.")
+        bool, typer.Option("--no-token", help="Require no token: anyone who can reach the address can open the page.")
     ] = False,
 ) -> None:
-    """Look at a run in the browser: slides, predictions, maps, patches and their neighbours. Ctrl-C ends it.
+    """Explore a run in the browser: slides, predictions, maps, patches and their neighbours. Ctrl-C ends it.
 
     Example: `jigsawmil view run --slides slides`
     """

@@ -49,7 +49,7 @@ def extract_on_ray(
                     if lost[slide] < TRIES:
                         waiting.appendleft(slide)
                         continue
-                    error = f"{slide.name}: lost {TRIES} workers, the last: {why}"
+                    error = f"{slide.name}: {TRIES} workers failed on this slide; the last: {why}"
                     found = Extracted(slide.stem, "failed", error=error)
                 write_account(found, features_folder(out, encoder_spec(load["name"]).name, settings))
                 yield found
@@ -109,8 +109,9 @@ class _Crew:
                 raise SlideError(f"the encoder could not be loaded on any node: {self._why}")
         elif time.monotonic() - self._fit_at > PATIENCE:
             raise SlideError(
-                f"no node of the cluster has {self._cpus} CPUs{' and a GPU' * self._gpu}, which an encoder asks for. "
-                "Give fewer --workers, or add a node; what is done stays."
+                f"no node of the cluster offers {self._cpus} CPUs{' and a GPU' * self._gpu}, which an encoder asks "
+                "for. "
+                "Give fewer --workers, or add a node; finished slides are kept."
             )
 
     def _start(self, node: str, have: Mapping[str, float]) -> None:
@@ -201,7 +202,7 @@ class _Extractor:
 
     def extract(self, slide: Path) -> Extracted:
         if not self.out.exists():
-            raise SlideError(f"{self.out}: not seen from this node. Extraction needs storage that all nodes share.")
+            raise SlideError(f"{self.out}: not visible from this node. Extraction needs storage that all nodes share.")
         return extract_slide(slide, self.out, self.encoder, self.settings)
 
 

@@ -57,8 +57,8 @@ def fit_together(
     and what each of them may keep of it."""
     if settings.train.batch_size < devices:
         raise ConfigError(
-            f"--devices {devices} with batches of {settings.train.batch_size}: a batch is shared out, so it needs at "
-            f"least as many slides as there are processes. Give --batch-size {devices} or a multiple of it."
+            f"--devices {devices} with batches of {settings.train.batch_size}: each batch is split between the "
+            f"processes, so it needs at least one slide per process. Give --batch-size {devices} or a multiple of it."
         )
     kind = pick_device(settings.train.device).type
     found = torch.cuda.device_count()
@@ -152,10 +152,10 @@ class Watch:
 
 
 def _how_it_ended(number: int, code: int, size: int) -> str:
-    how = f"exit code {code}" + (f", {signal.strsignal(-code)}: was memory short?" if code < 0 else ", see above")
+    how = f"exit code {code}" + (f", {signal.strsignal(-code)}: out of memory?" if code < 0 else ", see above")
     return (
-        f"process {number} of {size} ended before the training did ({how}). Run the same command again; it goes on "
-        "where it last saved."
+        f"process {number} of {size} ended before training finished ({how}). Run the same command again to resume from "
+        "the last save."
     )
 
 

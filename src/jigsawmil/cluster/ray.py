@@ -136,7 +136,7 @@ class Watch:
 
     def why(self, index: int) -> str:
         return (
-            f"the job asks for {self.needs[index]}; for {PATIENCE:.0f} s no node of the cluster had all of it (the "
+            f"the job asks for {self.needs[index]}; in {PATIENCE:.0f} s no node of the cluster offered all of it (the "
             f"largest memory is {self._largest / 1e9:.1f} GB). Lower memory_gb, or add a node, and run the same "
             "command again."
         )

@@ -42,10 +42,13 @@ class Mirror:
             raise StudyError(f"{self.url}: this kind of storage needs another package ({error}).") from error
         except Exception as error:
             raise StudyError(
-                f"{self.url}: no storage that can be used ({error}). Expected a URL such as s3://bucket/run, or a path."
+                f"{self.url}: storage that cannot be used ({error}). Expected a URL such as s3://bucket/run, or a path."
             ) from error
         if kind == "memory":
-            raise StudyError(f"{self.url}: is gone with this process. Give a path, or a URL such as s3://bucket/run.")
+            raise StudyError(
+                f"{self.url}: in-memory storage is lost when the process exits. Give a path, or a URL "
+                "such as s3://bucket/run."
+            )
         self._has_folders = kind not in OBJECT_STORES
 
     def check_writable(self) -> None:
@@ -170,6 +173,6 @@ class Mirror:
             yield
         except Exception as error:
             raise StudyError(
-                f"{self.url}: the storage failed ({type(error).__name__}: {error}). What is done is in {self.folder}; "
-                "run the same command again, which sends what is not there yet."
+                f"{self.url}: the storage failed ({type(error).__name__}: {error}). Finished jobs are in "
+                f"{self.folder}; run the same command again to upload the rest."
             ) from error

@@ -33,7 +33,7 @@ RETRIES = 5  # of a job whose worker or node died
 POLL = 0.25  # seconds between two looks at the jobs
 SEEN = 120.0  # seconds in which what a worker wrote is seen here: NFS may know of nothing new for a minute
 TELL = 0.5  # seconds between two epochs that a job tells of
-NOT_SEEN = "{}: written by a worker, and not seen from the driver. Run again; is it the same storage for both?"
+NOT_SEEN = "{}: written by a worker, but not visible to the driver. Do both use the same storage? Then run again."
 
 
 class Outcome(NamedTuple):
@@ -179,10 +179,10 @@ def _outcome(ref: Any, job: Job) -> str | None:
         if isinstance(error, ray.exceptions.RayTaskError):  # raised by no job: its node would fail whatever it is given
             kind = "" if isinstance(error.cause, StudyError) else f"{type(error.cause).__name__}: "
             raise StudyError(
-                f"a node cannot run jobs: {kind}{summarize_error(error.cause)}. Run the same command again when it "
-                "can; what is done stays."
+                f"a node cannot run jobs: {kind}{summarize_error(error.cause)}. Run the same command again once this "
+                "is fixed; finished jobs are kept."
             ) from error
-        return f"Ray gave the job up: {COLOURS.sub('', str(error)).strip()}"
+        return f"Ray stopped the job: {COLOURS.sub('', str(error)).strip()}"
     if outcome.files and not job.done:
         with new_folder(job.folder) as folder:
             for name, content in outcome.files.items():

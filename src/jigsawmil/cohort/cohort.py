@@ -287,7 +287,7 @@ def check(
     """
     choose_task((), task, ordinal)  # refuse an unknown task before files are read
     if isinstance(labels, LabelTable) and columns:
-        raise LabelError(f"{', '.join(columns)}: the table is read already. Give the columns to read_labels.")
+        raise LabelError(f"{', '.join(columns)}: the table has been read already. Pass the columns to read_labels.")
     table = labels if isinstance(labels, LabelTable) else read_labels(labels, task=task, **columns)
     found: dict[str, Path] = {}
     for stem, path in find_bags(one_folder(features), features_key=features_key).items():
@@ -316,8 +316,8 @@ def _resolutions(table: LabelTable, mpp: float | None) -> Mapping[str, float]:
     if mpp is not None and (other := [name for name, own in found.items() if not math.isclose(own, mpp, rel_tol=SAME)]):
         raise LabelError(
             f"{table.source}: column {table.columns['mpp']!r} has another resolution than mpp={mpp} for {len(other)} "
-            f"slides: {listed([f'{name} {found[name]:g}' for name in other], 3)}. Leave --slide-mpp (mpp=) out to "
-            "believe the table."
+            f"slides: {listed([f'{name} {found[name]:g}' for name in other], 3)}. Omit --slide-mpp (mpp=) to use the "
+            "table's values."
         )
     return found
 

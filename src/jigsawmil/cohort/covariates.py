@@ -36,7 +36,9 @@ def recognise(name: str, cells: Iterable[str]) -> Covariate:
     if not known:
         raise LabelError(f"{OPTION}: the column {name!r} is empty. Leave it out.")
     if len(known) == 1:
-        raise LabelError(f"{OPTION}: the column {name!r} is {known[0]!r} everywhere, which says nothing. Leave it out.")
+        raise LabelError(
+            f"{OPTION}: the column {name!r} is {known[0]!r} in every row, which carries no information. Leave it out."
+        )
     if not words:
         return Covariate(name)
     if len(words) < len(known):

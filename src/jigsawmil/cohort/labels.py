@@ -84,7 +84,7 @@ class LabelTable:
         rows = self.rows.iloc[[row for _, row in joined]].assign(slide_id=[slide_id for slide_id, _ in joined])
         rest = self.rows[~self.rows["patient_id"].isin(set(rows["patient_id"]))]
         both = pd.concat([rows, rest], ignore_index=True).drop(columns="sample_id")
-        note = "Slides were joined to patients by their names (TCGA barcodes, or the patient's own name)."
+        note = "Slides were joined to patients by name (TCGA barcode, or the patient's id)."
         return replace(self, rows=both, notes=(*self.notes, note))
 
 
@@ -225,16 +225,16 @@ def patients_of(slide_ids: Sequence[str]) -> tuple[list[str], str]:
     barcodes = [tcga_patient(slide_id) for slide_id in slide_ids]
     others = [slide_id for slide_id, barcode in zip(slide_ids, barcodes, strict=True) if not barcode]
     if slide_ids and not others:
-        return barcodes, "No column of patients: the first 12 characters of TCGA barcodes are taken."
+        return barcodes, "No column of patients: the first 12 characters of TCGA barcodes are used."
     which = (
-        f"the first 12 characters of TCGA barcodes are taken, and slides by other names ({listed(others, 3)}) count as "
-        "patients of their own"
+        f"the first 12 characters of TCGA barcodes are used, and slides with other names ({listed(others, 3)}) count "
+        "as one patient each"
         if any(barcodes)
-        else "each slide counts as a patient of its own"
+        else "each slide counts as one patient"
     )
     return [barcode or slide_id for slide_id, barcode in zip(slide_ids, barcodes, strict=True)], (
-        f"No column of patients: {which}. If patients have several slides, "
-        f"name the column ({option_for('patient')}), or their slides will lie on both sides of a split."
+        f"No column of patients: {which}. If patients have several slides, name the column ({option_for('patient')}), "
+        "or their slides will lie on both sides of a split."
     )
 
 
@@ -263,8 +263,8 @@ def read_patients(
     for slide, patient in zip(map(slide_name, slides), patients, strict=True):
         if slide and patient and found.setdefault(slide, patient) != patient:
             raise LabelError(
-                f"{table.name}: slide {slide} has the patients {found[slide]} and {patient}; expected one patient per "
-                "slide. Correct the table."
+                f"{table.name}: slide {slide} belongs to the patients {found[slide]} and {patient}; expected one "
+                "patient per slide. Correct the table."
             )
     return found
 

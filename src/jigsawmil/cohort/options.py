@@ -21,7 +21,7 @@ class CohortOptions:
     patient_column: str | None = setting(None, "Column of patient ids.")
     label_column: str | None = setting(None, "Column of labels.")
     site_column: str | None = setting(None, "Column of sites.")
-    slide_table: str | None = setting(None, "STAMP's second table, patient to slide file.")
+    slide_table: str | None = setting(None, "STAMP's second table: patient id and slide file name.")
     mpp_column: str | None = setting(None, "Column of microns per level-0 pixel of each slide.")
     sheet: str | None = setting(None, "Sheet of an XLSX file.")
     covariates: str | None = setting(
@@ -30,31 +30,33 @@ class CohortOptions:
     mpp: float | None = setting(None, "Microns per level-0 pixel, if not stored in the files.")
     patch_size: float | None = setting(None, "Edge of a patch in level-0 pixels, if not stored in the files.")
     unit: str | None = setting(None, "Unit of coordinates, px or um, if not stored in the files.")
-    features_key: str | None = setting(None, "What files call the features, or the model of a LazySlide store.")
-    coords_key: str | None = setting(None, "What files call the coordinates.")
+    features_key: str | None = setting(
+        None, "Name of the feature array in the files, or of the model in a LazySlide store."
+    )
+    coords_key: str | None = setting(None, "Name of the coordinate array in the files.")
     skip_missing: bool = setting(False, "Leave out labelled slides without features, and record them.")
     skip_bad: bool = setting(
         False,
         "Leave out slides whose features cannot be read or are bad (NaN, all 0, misplaced), and record them.",
     )
     verify: bool = setting(
-        False, "Read feature files whole, not samples of them, to look for faults and to know them again on resuming."
+        False, "Read whole feature files, not samples of them, to find faults and to detect changes on resuming."
     )
     allow_similar: bool = setting(
         False,
-        "Take patients and sites whose ids differ only in spelling for different ones, and accept the same features "
-        "under two patients.",
+        "Treat patients and sites whose ids differ only in spelling as different, and accept the same features under "
+        "two patients.",
     )
     positive: str | None = setting(None, "The positive class of two. Default: the last in sorted order.")
     ordinal: bool = setting(False, "Labels are grades, such as ISUP 0 to 5.")
     task: str | None = setting(
         None,
-        "What is predicted: binary, multiclass or ordinal; regression (--label-column age); survival (--time-column "
+        "Task: binary, multiclass or ordinal; regression (--label-column age); survival (--time-column "
         "OS_MONTHS --event-column OS_STATUS). Default: binary for two classes, "
         "multiclass for more.",
     )
-    time_column: str | None = setting(None, "Column of times, of the task survival.")
-    event_column: str | None = setting(None, "Column that says whether the time is that of an event, of survival.")
+    time_column: str | None = setting(None, "Column of times (task survival).")
+    event_column: str | None = setting(None, "Column that says whether the event was seen (task survival).")
 
     def given(self) -> dict[str, Any]:
         """What differs from the defaults."""

@@ -115,7 +115,7 @@ def read_folds(
     except (AttributeError, KeyError, TypeError) as error:
         raise SplitError(
             f'{path.name}: damaged ({error!r}); expected "folds": [{{"train": {{patient: [slides]}}, "val": ..., '
-            '"test": ...}, ...]. Write it anew.'
+            '"test": ...}, ...]. Write it again.'
         ) from error
     _check(path, folds, [slide for slide, _ in rows], [patient for _, patient in rows])
     if slide_ids is not None and patient_ids is not None:
@@ -316,7 +316,7 @@ def _read_table(path: Path) -> tuple[list[str], list[Row]]:
     if ragged := [str(number) for number, line in enumerate(lines, 1) if len(line) != len(columns)]:
         raise SplitError(
             f"{path.name}: rows {', '.join(ragged)} do not have the header's {len(columns)} columns. "
-            "The file may be cut off: copy or write it anew."
+            "The file may be cut off: copy or write it again."
         )
     return columns, [dict(zip(columns, line, strict=True)) for line in lines[1:]]
 
@@ -346,4 +346,4 @@ def _read_json(path: Path) -> Any:
     try:
         return json.loads(_read_text(path))
     except (json.JSONDecodeError, RecursionError) as error:
-        raise SplitError(f"{path.name}: not valid JSON ({error}). Write the file anew.") from error
+        raise SplitError(f"{path.name}: not valid JSON ({error}). Write the file again.") from error

@@ -73,7 +73,7 @@ def _refuse_similar(what: str, ids: Sequence[str]) -> None:
     if similar := [" / ".join(map(repr, names)) for names in spellings(ids)]:
         raise SplitError(
             f"{len(similar)} {what} ids are written in several ways: {'; '.join(similar)}; expected one spelling for "
-            f"each {what}. Correct them, or, if they are different ones, give --allow-similar (allow_similar=True)."
+            f"each {what}. Correct them, or, if they are different, give --allow-similar (allow_similar=True)."
         )
 
 
@@ -93,14 +93,14 @@ def check_folds(
     """
     slides_by_patient(slide_ids, patient_ids)
     patient_of = dict(zip(slide_ids, patient_ids, strict=True))
-    problems = [] if folds else ["there is no fold at all"]
+    problems = [] if folds else ["there are no folds"]
     for number, fold in enumerate(folds):
         problems += [f"fold {number}: {problem}" for problem in _fold_problems(fold, patient_of)]
     tests = Counter(slide for fold in folds for slide in set(fold.test))
     used = slides_in(folds)
     if each_once:
         if unused := sorted(patient_of.keys() - used):
-            problems.append(f"in no fold at all: {', '.join(unused)} (leave them out of the labels, or add them)")
+            problems.append(f"in none of the folds: {', '.join(unused)} (leave them out of the labels, or add them)")
         if never := sorted((patient_of.keys() & used) - tests.keys()):
             problems.append(f"never tested: {', '.join(never)}")
         if often := sorted(slide for slide, times in tests.items() if times > 1):
@@ -147,15 +147,15 @@ def describe_splits(folds: Sequence[Fold], slide_ids: Sequence[str], patient_ids
     if design == "cross-validation" and len(tested) == len(patient_of):
         return []
     said = f"Splits: {words[design]}; {len(tested)} of {len(patient_of)} slides are tested"
-    said += f", {never} are only trained or validated on." if never else "."
+    said += f", {never} are used only for training or validation." if never else "."
     if unused:
-        said += f" In no part of any split, so not used: {', '.join(unused)}."
+        said += f" Not used, because no split contains them: {', '.join(unused)}."
     return [said]
 
 
 def _enough_patients(carried: Mapping[str, set[Label]], folds: int) -> None:
     if folds < 2:
-        raise SplitError(f"{folds} folds asked for; cross-validation needs at least 2.")
+        raise SplitError(f"{folds} folds requested; cross-validation needs at least 2.")
     few = {label: n for label, n in patients_per_class(carried).items() if n < folds}
     if few:
         least = min(few.values())
@@ -172,7 +172,7 @@ def _trainable(fold_of: Mapping[str, int], carried: Mapping[str, set[Label]]) ->
     for label, count in patients_per_class(carried).items():
         if len({fold_of[patient] for patient, labels in carried.items() if label in labels}) == 1:
             raise SplitError(
-                f"All {count} patients of class {label!r} fall into one fold, which could then not be trained on them; "
+                f"All {count} patients of class {label!r} are in one fold, so no model is trained on the class there; "
                 "expected two folds at least. Split without sites, use another seed, or leave the class out."
             )
 
@@ -207,7 +207,7 @@ def _site_by_patient(slide_ids: Sequence[str], patient_ids: Sequence[str], sites
     for patient, site in zip(patient_ids, sites, strict=True):
         found[patient].add(site)
     if several := [f"{p} ({', '.join(sorted(s))})" for p, s in sorted(found.items()) if len(s) > 1]:
-        raise SplitError(f"Patients with slides of several sites: {'; '.join(several)}. Expected one site a patient.")
+        raise SplitError(f"Patients with slides of several sites: {'; '.join(several)}. Expected one site per patient.")
     return {patient: site for patient, (site,) in found.items()}
 
 

@@ -151,7 +151,7 @@ def _xlsx_cells(path: Path, sheet: str | None, notes: list[str]) -> list[tuple[i
     try:
         book = load_workbook(path, read_only=True, data_only=True)
     except Exception as error:  # a damaged file fails in zip, in XML or in openpyxl
-        raise LabelError(f"{path.name}: not a readable XLSX ({error}). Save it anew, or as CSV.") from error
+        raise LabelError(f"{path.name}: not a readable XLSX ({error}). Save it again, or as CSV.") from error
     try:
         names = book.sheetnames
         if sheet is not None and sheet not in names:

@@ -58,7 +58,7 @@ def squares_of(bag: Bag) -> Squares:
     """
     if not bag.placed:
         raise FeatureError(
-            f"{bag.slide_id}: features without coordinates, so that no map can be drawn. Give patch features that have "
+            f"{bag.slide_id}: features without coordinates, so no map can be drawn. Give patch features that have "
             "coordinates."
         )
     corners = bag.coords.numpy()
@@ -75,8 +75,8 @@ def level0_squares(bag: Bag, mpp: float | None = None) -> Squares:
     mpp = mpp or bag.mpp
     if mpp is None:
         raise FeatureError(
-            f"{bag.slide_id}: the coordinates are in microns, and nobody says how large a pixel is; expected level-0 "
-            "pixels. State the microns per level-0 pixel with --slide-mpp, or give the slide, if it says."
+            f"{bag.slide_id}: the coordinates are in microns and the pixel size is unknown; expected level-0 pixels. "
+            "State the microns per level-0 pixel with --slide-mpp, or give a slide that states it."
         )
     corners, edge = squares_of(bag)
     return Squares(corners / mpp, edge / mpp)
@@ -164,7 +164,7 @@ def check_slide(bag: Bag, slide: Slide, features: Path | None = None) -> Squares
         outside = int(((corners < 0) | (corners >= slide.size)).any(axis=1).sum())
         raise SlideError(
             f"{slide.path.name} has {width} x {height} pixels, but {outside} of the {len(bag)} patches of "
-            f"{bag.slide_id} lie outside (they reach to {squares.high[0]:.0f} x {squares.high[1]:.0f}). It is not the "
-            "slide that these features came from, or --slide-mpp or --unit is wrong."
+            f"{bag.slide_id} lie outside (they reach to {squares.high[0]:.0f} x {squares.high[1]:.0f}). Either the "
+            "features came from another slide, or --slide-mpp or --unit is wrong."
         )
     return squares

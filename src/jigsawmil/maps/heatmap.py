@@ -133,7 +133,11 @@ def _jigsaw(ax: Axes, canvas: Canvas, squares: Squares, opacity: float, maps: Pa
     moved = (maps.jigsaw - maps.coords) * (squares.edge / squares_of(maps.bag).edge)  # in the unit of the squares
     distance = np.linalg.norm(moved, axis=1) / span * 100
     scale = Scale(DISTANCE, 0, max(float(distance.max()), 1.0), "distance, % of the longer side")
-    _show(ax, paint(canvas, squares, distance, scale, opacity), "jigsaw: how far off, and whereto, a patch is put")
+    _show(
+        ax,
+        paint(canvas, squares, distance, scale, opacity),
+        "jigsaw: distance and direction from each patch to its predicted place",
+    )
     at, mean = mean_moves(squares.corners + squares.edge / 2, moved, span / ARROWS)
     longest = float(np.linalg.norm(mean, axis=1).max()) or 1.0
     mean = mean * (1.4 * span / ARROWS / longest)  # whereto, and how far beside others; full lengths would cross
@@ -170,7 +174,7 @@ def _neighbours(
     if slide is None:  # where other patches lie
         canvas = paint(canvas, squares, np.ones(len(squares.corners)), Scale("Greys", 0, 4, ""), 1.0)
     scale = Scale(ATTENTION, 0, float(weights.max()) * 100, "attention to the neighbour, %")
-    _show(ax, paint(canvas, near, weights * 100, scale, opacity), f"what patch {chosen} looks at")
+    _show(ax, paint(canvas, near, weights * 100, scale, opacity), f"neighbours that patch {chosen} attends to")
     x, y = squares.corners[chosen]
     ax.add_patch(Rectangle((x, y), squares.edge, squares.edge, fill=False, edgecolor=CHOSEN, linewidth=1.5))
     return scale

@@ -26,7 +26,7 @@ from .values import attends
 
 Floats = NDArray[np.float64]
 Ints = NDArray[np.int64]
-NO_EVIDENCE = "This model cannot state what each patch contributes, so there is no evidence map."
+NO_EVIDENCE = "This model does not define what each patch contributes, so there is no contribution (evidence) map."
 
 
 @dataclass(frozen=True)
@@ -110,7 +110,7 @@ class PatchMaps:
         How it follows from the logits: `evidence` of each task.
         """
         if self.evidence is None:
-            raise ConfigError(f"{self.bag.slide_id}: evidence was asked for. {NO_EVIDENCE} Use attention.")
+            raise ConfigError(f"{self.bag.slide_id}: evidence was requested. {NO_EVIDENCE} Use attention.")
         return get_task(self.task).evidence(self.evidence, self._index(name))
 
     def attribution_for(self, name: str | None = None) -> Floats:

@@ -88,7 +88,7 @@ def patient_table(path: str | Path | None, **columns: str | None) -> dict[str, s
     if path is not None:
         return read_patients(path, **columns)
     if given := [f"--{name.replace('_', '-')}" for name, value in columns.items() if value]:
-        raise ConfigError(f"{' and '.join(given)}: no table to look in. Give it with --labels.")
+        raise ConfigError(f"{' and '.join(given)}: no table for these columns. Give it with --labels.")
     return None
 
 
@@ -126,11 +126,11 @@ class SlidePredictor:
         check_target(out)
         if slides and (patch_size or unit or features_key or coords_key or (self.inputs.features and mpp)):
             raise ConfigError(
-                "--patch-size, --unit, --features-key and --coords-key complete what feature files say, and slides "
-                "were given; --slide-mpp would be of both. Predict slides and feature files one after the other."
+                "--patch-size, --unit, --features-key and --coords-key apply to feature files, --slide-mpp also to "
+                "slides, and both were given. Predict slides and feature files in two commands."
             )
         if attribution and heatmap is None:
-            raise ConfigError("--attribution is drawn in the pictures of --heatmap. Give the folder for them.")
+            raise ConfigError("--attribution is drawn in the pictures of --heatmap. Give --heatmap FOLDER.")
         check_masks(options.masks, slides)
         cache = out.with_name(f"{out.stem}-features")
         self.extraction = Extraction(self.card, slides, cache, options, device) if slides else None

@@ -41,7 +41,7 @@ class GraphEncoder(nn.Module):
 
     def forward(self, features: Tensor, batch: Batch) -> Tensor:
         if batch.graph is None:
-            raise ConfigError("a graph method was given a batch without graphs; build it with Batch.of(bags).")
+            raise ConfigError("a graph method received a batch without graphs; build it with Batch.of(bags).")
         graph = batch.graph
         if self.training and self.edge_dropout:
             graph = drop_edges(graph, self.edge_dropout)

@@ -28,7 +28,7 @@ class ForeignModel(Model):
         super().__init__()
         factory, options = METHODS[config.method].factory, options_of(config.options)
         if factory is None:
-            raise ConfigError(f"method {config.method!r} is not known in this process. register_method adds it.")
+            raise ConfigError(f"method {config.method!r} is not known in this process. Add it with register_method.")
         factory.check(options)
         self.config, self.jigsaw, self.covariates = config, None, None
         head = get_task(config.task).head_for(1, config.classes, config.loss)
@@ -42,7 +42,9 @@ class ForeignModel(Model):
         if not any(parameter.requires_grad for parameter in module.parameters()):
             raise ConfigError(f"{factory.path}: the model has no weights to train; expected some parameters.")
         if odd := [name for name, value in module.state_dict().items() if not isinstance(value, Tensor)]:
-            raise ConfigError(f"{factory.path}: {', '.join(odd)} of its state is no tensor; files hold tensors only.")
+            raise ConfigError(
+                f"{factory.path}: {', '.join(odd)} of its state are not tensors; model files hold tensors only."
+            )
         self.module: Any = module
 
     def forward(self, batch: Batch) -> Output:

@@ -32,7 +32,7 @@ class Enrichment(nn.Module):
         """(bag, kinds^2)"""
         if batch.graph is None:
             raise ConfigError(
-                "co-occurrence of kinds was asked of a batch without graphs; build it with Batch.of(bags)."
+                "the co-occurrence of kinds needs graphs, and the batch has none; build it with Batch.of(bags)."
             )
         s = torch.cat([self._kinds(part) for part in pieces(features, batch.slides)])  # (patch, kinds)
         around = degree(batch.graph, s) - 1  # the self-loop has weight 1

@@ -41,7 +41,9 @@ class ModelConfig(ModelOptions, _Purpose):
         super().__post_init__()
         check_method(self.method)
         if members := peek_method(self.method).members:
-            raise ConfigError(f"{self.method} is several models. Train it, or build one of its kinds: {members}.")
+            raise ConfigError(
+                f"{self.method} consists of several models. Train it, or build one of its kinds: {members}."
+            )
         require("in_dim", self.in_dim, isinstance(self.in_dim, int) and self.in_dim > 0, "a whole number of at least 1")
         if self.uses_covariates and not self.covariate_columns:
             raise ConfigError(f"{self.method}: no covariate_columns; expected those of the covariates that it uses.")

@@ -117,8 +117,8 @@ class _Methods(Mapping[str, Method]):
 
     def __setitem__(self, name: str, row: Method) -> None:
         raise ConfigError(
-            f"METHODS[{name!r}] = ...: the table cannot be changed, for a row names parts of this package. "
-            f"register_method({name!r}, factory) makes a model of your own a method."
+            f"METHODS[{name!r}] = ...: the table cannot be changed, because its rows name parts of this package. "
+            f"register_method({name!r}, factory) adds a model of your own."
         )
 
     def register(self, name: str, row: Method) -> None:
@@ -220,20 +220,20 @@ class ModelOptions:
     input_dropout: float = setting(0.0, "Dropout of the features before the first layer of the encoder.")
     edge_dropout: float = setting(
         0.0,
-        "Share of the graph's edges left out at each training step, in both directions; self-loops stay.",
+        "Share of the graph's edges dropped at each training step, in both directions; self-loops are kept.",
         part=GRAPH,
     )
     jigsaw: str = setting("position", f"Jigsaw task of +jigsaw methods: {one_of(JIGSAWS)}.", option=True, part=JIGSAW)
     grid: int = setting(10, "Cells per side of the grid whose cells the position task predicts.", part=JIGSAW)
     bins: str = setting(
         "per-axis",
-        "What the grid covers: per-axis (each axis of the slide fills it) or aspect (its cells are squares, the longer "
+        "Extent of the grid: per-axis (each axis of the slide fills it) or aspect (its cells are squares, the longer "
         "axis fills it).",
         part=JIGSAW,
     )
-    share: float = setting(0.9, "Share of the patches that the position task asks at each step.", part=JIGSAW)
+    share: float = setting(0.9, "Share of the patches that the position task uses at each step.", part=JIGSAW)
     jigsaw_head: str = setting(
-        "linear", "What answers the position task: linear, or mlp (one hidden layer, ReLU).", part=JIGSAW
+        "linear", "Head of the position task: linear, or mlp (one hidden layer, ReLU).", part=JIGSAW
     )
     imposters: str = setting(
         "all",
@@ -248,8 +248,8 @@ class ModelOptions:
     )
     kinds: int = setting(
         0,
-        "Number of patch kinds whose co-occurrence among neighbours the head sees beside the pooled state, in graph "
-        "methods; 0: none, as in the paper.",
+        "Number of patch kinds whose co-occurrence among neighbours is added to the pooled state before the head "
+        "(graph methods); 0: none, as in the paper.",
         part=GRAPH,
     )
     covariates: bool = setting(
@@ -257,12 +257,13 @@ class ModelOptions:
     )
     loss: str = setting(
         "",
-        "The loss, of a task that has several: nll or cox (survival), huber or squared (regression); empty: the first.",
+        "Loss of tasks that have several: nll or cox (survival), huber or squared (regression); empty: the first.",
         option=True,
     )
     options: str = setting(
         "",
-        "Options of a method from elsewhere (`package.module:factory`, `torchmil:ABMIL`): a table such as {heads = 4}, "
+        "Options of a model from outside this package (`package.module:factory`, `torchmil:ABMIL`): a table such as "
+        "{heads = 4}, "
         "or its JSON; on the command line `--option heads=4`.",
     )
 

@@ -78,7 +78,7 @@ def _card(run: Run, cohort: str, variant: str, one: Pooled, row: int, classes: S
             drawn = image(small_map(slide, coords, attention), "png")
             shown = picture(drawn, f"Attention over slide {slide}, {len(attention)} patches")
         else:
-            shown = tag("div", "mean pooling: every patch counts the same", class_="blank")
+            shown = tag("div", "mean pooling: every patch has the same weight", class_="blank")
     whose = f"patient {patient}" if patient != case else ""
     said = one.task.case_lines(one.truth[row], one.probability[row], classes)
     lines = [*said, *filter(None, (whose, below))]

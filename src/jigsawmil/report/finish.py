@@ -64,7 +64,7 @@ def finish_run(run: Run) -> list[Path]:
             written += write_attention_figure(run, name, run.files.plots / f"attention-figure-{name}.png")[:1]
         return written
     except OSError as error:
-        raise StudyError(f"{run.folder}: cannot be written ({error.strerror}). Choose another place.") from error
+        raise StudyError(f"{run.folder}: cannot be written ({error.strerror}). Choose another folder.") from error
 
 
 def paper_form(run: Run) -> PaperForm | None:

@@ -108,7 +108,7 @@ def missing_section(run: Run) -> Html:
             items.append(f"{cohort}: not judged, for want of some folds: {', '.join(absent)}.")
     if not items:
         return Html()
-    items.append("Run the same study again: it does what is missing.")
+    items.append("Run the same study again: only what is missing runs.")
     return tag("section", tag("h3", "What is missing"), listed(items), class_="missing")
 
 

@@ -195,7 +195,7 @@ def open_slide(path: str | Path, mpp: float | None = None) -> Slide:
         handle.close()
         raise SlideError(
             f"{path.name}: the slide states {own:.4g} microns a pixel, --slide-mpp (mpp=) says {mpp:.4g}. "
-            "Leave it out to believe the slide, or correct the slide."
+            "Omit it to use the slide's value, or correct the slide."
         )
     return Slide(path, handle, properties, mpp if own is None else own)
 

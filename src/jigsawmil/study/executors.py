@@ -173,5 +173,5 @@ def _outcome(future: Future[str | None], started: bool) -> str | None:
             )
         return (
             "a worker process was killed (out of memory?). Run the same command again, perhaps with fewer processes "
-            "or less memory_gb: it does what is missing."
+            "or less memory_gb: only what is missing runs."
         )

@@ -38,7 +38,9 @@ def cross_validate(
 
     Example: `cross_validate(read_study("study.toml"), "run", processes=4).summary`
     """
-    require("processes", processes, processes == 1 or executor is None, "1 with an executor, which starts its own")
+    require(
+        "processes", processes, processes == 1 or executor is None, "1 with an executor, which starts its own processes"
+    )
     out = Path(out)
     cohorts, folds = prepare(study)
     RunFolder(out).make()  # nothing is written before everything is known to be possible

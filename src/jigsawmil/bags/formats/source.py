@@ -260,7 +260,7 @@ def _agree(name: str, what: str, stored: T | None, stated: T | None) -> T | None
     if not same:
         raise FeatureError(
             f"{name}: the file states {what} {stored}, the caller {what}={stated}. "
-            f"Leave {what} out to believe the file, or correct the file."
+            f"Omit {what} to use the file's value, or correct the file."
         )
     return stored
 

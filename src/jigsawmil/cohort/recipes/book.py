@@ -56,8 +56,8 @@ BRCA_OF_THE_PAPER = PaperCohort(
         Reported("ductal or lobular", 1009, 948, {"IDC": 805, "ILC": 204}),
         Reported("one per patient", 892, 892, {"IDC": 710, "ILC": 182}),
     ),
-    "The paper names neither its list of slides nor the source of its labels, and calls all other slides mixed. Lists "
-    "differ in the slides they hold and in their histology codes, so its 892 slides cannot be made from its text.",
+    "The paper states neither its list of slides nor the source of its labels, and calls all other slides mixed. Lists "
+    "differ in their slides and histology codes, so the paper's 892 slides cannot be reproduced from its text.",
 )
 
 

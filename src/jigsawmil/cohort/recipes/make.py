@@ -101,11 +101,11 @@ def make_labels(
         return label_table(chosen, table, "CAMELYON16", lists)
     if clinical is None:
         wanted = "; ".join(" or ".join(names) for names in chosen.needed.values())
-        raise LabelError(f"{recipe} is made from a table with a column {wanted}; found none. Give it: --clinical.")
+        raise LabelError(f"{recipe} needs a table with a column {wanted}; found none. Give it with --clinical.")
     table, notes = read_clinical(clinical, chosen.needed, chosen.optional, sheet)
     source = Path(clinical).name
     if slides is not None and (table["slide_id"] != "").any():
-        raise LabelError(f"{source} lists slides itself, and --slides gives another list. Leave out --slides.")
+        raise LabelError(f"{source} already lists slides, and --slides gives another list. Leave out --slides.")
     return label_table(chosen, table, source, lists, kind, institutions, notes)
 
 
@@ -189,23 +189,26 @@ def _with_sites(rows: pd.DataFrame, institutions: Mapping[str, str]) -> pd.DataF
 def _notes(recipe: Recipe, rows: pd.DataFrame, key: str, institutions: Mapping[str, str]) -> list[str]:
     notes = []
     if rows["label"].nunique() == 1:
-        notes.append(f"All that is left is {rows['label'].iloc[0]!r}: a classifier needs two classes.")
+        notes.append(f"The only label left is {rows['label'].iloc[0]!r}: a classifier needs two classes.")
     if not recipe.tcga:
-        notes.append("No table says which slides are of one patient: each counts as a patient of its own.")
+        notes.append("No table says which slides belong to one patient: each slide counts as one patient.")
     elif key == "patient_id":
         notes.append(
-            "A table of patients: readers join it by barcode to all slides of primary tumours, frozen ones too. "
-            "With --features or --slides, slides are chosen here, and counted."
+            "This table lists patients. Later commands join it by barcode to all slides of primary tumours, including "
+            "frozen sections. To choose and count slides here, give --features or --slides."
         )
     elif mute := [name for name in rows["slide_id"] if not barcode(name)[1]]:
-        notes.append(f"{len(mute)} slides kept whose names do not tell diagnostic from frozen: {listed(mute, 3)}.")
+        notes.append(
+            f"{len(mute)} slides kept although their names do not say whether they are diagnostic or frozen: "
+            f"{listed(mute, 3)}."
+        )
     if doubted := [name for name in rows["slide_id"] if name.lower() in recipe.doubts]:
         why = ", ".join(f"{name} ({recipe.doubts[name.lower()]})" for name in doubted)
-        notes.append(f"Kept, but doubted in the literature: {why}.")
+        notes.append(f"Kept, but questioned in the literature: {why}.")
     sites = rows[rows["site"] != ""].groupby("site")["label"]
     if len(sites) > 1 and rows["label"].nunique() > 1 and (sites.nunique() == 1).all():
         mend = " Give --sites: an institution has several codes." if recipe.tcga and not institutions else ""
-        notes.append(f"Every one of the {len(sites)} sites holds one class only: the site tells the label.{mend}")
+        notes.append(f"Every one of the {len(sites)} sites holds one class only: the site reveals the label.{mend}")
     if institutions and (unknown := sorted(set(rows["site"]) - set(institutions.values()) - {""})):
-        notes.append(f"Codes that the table of sites does not have stay codes: {listed(unknown)}.")
+        notes.append(f"Site codes that are not in the table of sites are kept as codes: {listed(unknown)}.")
     return notes

@@ -14,7 +14,7 @@ SAMPLE_CODES = {"diagnostic": ("DX",), "frozen": ("TS", "MS", "BS"), "both": ("D
 # Sample type and slide of a TCGA name: 01 in -01Z-, DX in -DX1; either may be absent from a shortened name.
 BARCODE = re.compile(r"TCGA-\w{2}-\w{4}(?:-(?P<sample>\d{2})[A-Z]?(?:-\d{2}-(?P<kind>DX|TS|MS|BS)\w*)?)?", re.ASCII)
 SAMPLES = {"02": "recurrence", "05": "second primary", "06": "metastasis", "11": "normal tissue"}
-ONE_SLIDE = "one slide a patient"
+ONE_SLIDE = "one slide per patient"
 WORDS = {"slide_id": "slide", "patient_id": "patient", "label": "label"}
 
 
@@ -89,7 +89,7 @@ class Account:
         step = Step(rule.name, count(rows), _by_reason(gone, set(rows["patient_id"])), classes=classes)
         if rows.empty:
             raise LabelError(
-                f"Nothing is left after the rule {rule.name!r}: it dropped {reasons_text(step)}. {rule.remedy}".rstrip()
+                f"No row is left after the rule {rule.name!r}: it dropped {reasons_text(step)}. {rule.remedy}".rstrip()
             )
         if rule.if_needed and gone.empty:
             return self
@@ -140,7 +140,7 @@ def once(key: str, says: str) -> Rule:
             )
         return ["repeated row" if again else "" for again in rows.duplicated(key)]
 
-    return Rule(f"one row a {what}", repeated, key, if_needed=True)
+    return Rule(f"one row per {what}", repeated, key, if_needed=True)
 
 
 def primary(column: str) -> Rule:

@@ -40,7 +40,7 @@ def read_clinical(
             "Give the table that this recipe is for (docs/recipes.md), or name its columns so."
         )
     if not table.rows:
-        raise LabelError(f"{table.name}: a header and no rows. Expected a row for each slide or patient.")
+        raise LabelError(f"{table.name}: a header without rows. Expected one row per slide or patient.")
     blank = [""] * len(table.rows)
     slides = [slide_name(value) for value in table.values(slide)] if slide else blank
     patients = table.values(patient) if patient else [tcga_patient(name) or name for name in slides]

@@ -37,7 +37,9 @@ class Consistency(Jigsaw):
     @classmethod
     def describe(cls, options: ModelOptions) -> str:
         whose = {"all": "", "centre": "own ", "neighbours": "neighbours' "}[options.imposters]
-        return f"a discriminator tells patches in their own places from patches whose {whose}features were permuted"
+        return (
+            f"a discriminator separates patches with their own features from those whose {whose}features were permuted"
+        )
 
     def forward(
         self, encode: Encode, batch: Batch, hidden: Tensor, logits: Tensor | None, generator: torch.Generator

@@ -29,7 +29,7 @@ class Position(Jigsaw):
     @classmethod
     def describe(cls, options: ModelOptions) -> str:
         cells, share = f"{options.grid} x {options.grid} cells", f"{options.share:.0%} of the patches a step"
-        return f"every patch is asked in which of {cells} of its slide it lies ({share})"
+        return f"the model predicts for every patch in which of {cells} of its slide it lies ({share})"
 
     def logits(self, hidden: Tensor) -> Tensor | None:
         return self.head(hidden)

@@ -12,7 +12,7 @@ from . import POOLINGS
 class MeanPool(Pooling):
     """z = mean_j h_j; every patch has the same attention."""
 
-    phrase = "mean pooling: every patch counts the same"
+    phrase = "mean pooling: every patch has the same weight"
 
     def forward(self, h: Tensor, bags: Spans) -> tuple[Tensor, Tensor]:
         a = torch.cat([h.new_full((end - start,), 1 / (end - start)) for start, end in bags])
