@@ -45,18 +45,14 @@ def demo(out: Out = Path("demo"), jobs: Jobs = 2, quiet: Quiet = False) -> None:
     screen, cohort = console(), out / "cohort"
     if not cohort.exists():
         if out.is_dir() and any(out.iterdir()):
-            raise ConfigError(
-                f"--out {out}: found files that are not from a demo, expected a new or empty folder. "
-                "Give another --out."
-            )
+            raise ConfigError(f"--out {out}: found files that are not from a demo. Give a new or empty folder.")
         spec = phantom_spec("arrangement", slides=100, seed=0)
         with writing_to(out):
             slides = phantom_slides(spec)
             write_phantom(tracked(slides, spec.slides, "Drawing 100 phantom slides", screen, quiet), cohort)
     screen.print(
-        "All 100 slides hold the same kinds of patches in the same numbers: finely mixed in one class, clustered in "
-        "the other. Only a model that uses patch positions can separate the classes; ABMIL should be at chance (AUROC "
-        "0.5).\n"
+        "100 slides with the same patches in the same numbers: finely mixed in one class, clustered in the other. "
+        "Only a model that uses patch positions can separate them; ABMIL should be at chance (AUROC 0.5).\n"
     )
     study = Study(
         cohorts={"arrangement": cohort_spec({"labels": cohort / "labels.csv", "features": cohort / "features"})},
@@ -79,30 +75,24 @@ def compare(
     methods: Annotated[
         str | None,
         typer.Option(
-            help=f"Of {', '.join(METHODS)}, or models from outside this package (package.module:factory, "
-            "torchmil:ABMIL); comma separated.",
+            help=f"Comma separated, of {', '.join(METHODS)}; models of others as package.module:factory or torchmil:ABMIL.",
             show_default=f"{','.join(COMPARED)}; with --preset paper its five",
         ),
     ] = None,
     folds: Annotated[int, typer.Option(help="Folds of the cross-validation.")] = 3,
     seed: Seed = 0,
-    seeds: Annotated[
-        int, typer.Option(min=1, help="Number of repetitions (SEED, SEED + 1, ...), each with its own folds.")
-    ] = 1,
+    seeds: Annotated[int, typer.Option(min=1, help="Number of repetitions, each with its own folds and seed.")] = 1,
     splits: Annotated[
         Path | None, typer.Option(help="File or folder of folds or hold-outs: CLAM, STAMP, Patho-Bench, folds.json.")
     ] = None,
     by_site: Annotated[bool, typer.Option("--by-site", help="Keep the slides of a site in one fold.")] = False,
     shuffle_control: Annotated[
         bool,
-        typer.Option(
-            "--shuffle-control", help="Repeat with patch coordinates shuffled within each slide (negative control)."
-        ),
+        typer.Option("--shuffle-control", help="Repeat with coordinates shuffled in each slide (negative control)."),
     ] = False,
     attention: Annotated[bool, typer.Option("--attention", help="Keep the attention of every test slide.")] = False,
     choose_only: Annotated[
-        bool,
-        typer.Option("--choose-only", help="With --choose: do not also run these methods with their default settings."),
+        bool, typer.Option("--choose-only", help="With --choose: do not also run the methods with default settings.")
     ] = False,
     memory_gb: Memory = 4.0,
     quiet: Quiet = False,
@@ -155,8 +145,7 @@ def study_file(
         bool, typer.Option("--published", help="Print the paper's figures from the file; run nothing.")
     ] = False,
     dry_run: Annotated[
-        bool,
-        typer.Option("--dry-run", help="Print how many trainings, hours and gigabytes it would take; run nothing."),
+        bool, typer.Option("--dry-run", help="Print the trainings, hours and gigabytes it would take; run nothing.")
     ] = False,
     quiet: Quiet = False,
 ) -> None:
@@ -205,7 +194,6 @@ def check_data(study: "Study", file: Path) -> None:
         missing = [path for path in (source.labels, source.features) if not Path(path).exists()]
         if missing and study.standins:
             raise ConfigError(
-                f"{name}: no {' and no '.join(missing)}; expected the label table and the folder of features there, as "
-                f"{file} says. Put them there, or watch this study on artificial slides: "
-                f"jigsawmil study {file} --phantom"
+                f"{name}: no {' and no '.join(missing)}; expected the labels and features that {file} names. "
+                f"Put them there, or run the study on synthetic cohorts: jigsawmil study {file} --phantom"
             )
