@@ -75,7 +75,7 @@ def compare(
     methods: Annotated[
         str | None,
         typer.Option(
-            help=f"Comma separated, of {', '.join(METHODS)}; models of others as package.module:factory or torchmil:ABMIL.",
+            help=f"Comma separated, of {', '.join(METHODS)}; other models: package.module:factory, torchmil:ABMIL.",
             show_default=f"{','.join(COMPARED)}; with --preset paper its five",
         ),
     ] = None,
