@@ -138,7 +138,7 @@ def test_a_name_that_is_none(name: str, told: str) -> None:
 
 
 def test_what_it_refuses(batch: Batch) -> None:
-    with pytest.raises(ConfigError, match="two classes only; this task needs 4"):
+    with pytest.raises(ConfigError, match="one question of yes or no; this task asks for 4"):
         build_model("torchmil:ABMIL", 6, task="multiclass", classes=4)
     with pytest.raises(ConfigError, match="the targets of this task are measured values"):
         build_model("torchmil:ABMIL", 6).losses(batch, torch.tensor([1.5]), torch.Generator())

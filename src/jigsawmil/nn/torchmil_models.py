@@ -35,8 +35,8 @@ class TorchmilModule(nn.Module):
         super().__init__()
         if logits != 1:
             raise ConfigError(
-                f"torchmil:{name}: torchmil's models predict two classes only; this task needs {logits} logits. Choose "
-                "a binary task, or another method."
+                f"torchmil:{name}: torchmil's models answer one question of yes or no; this task asks for {logits} "
+                "logits. Choose a binary task, or a method of ours."
             )
         self.name, self.about, kind = name, TORCHMIL[name], getattr(torchmil.models, name)
         settings = {**self.about.defaults, **options}
@@ -68,8 +68,8 @@ class TorchmilModule(nn.Module):
         """The sum of the model's own losses, as torchmil's trainer has it. (bag,)"""
         if labels.is_floating_point() or labels.ndim != 1:
             raise ConfigError(
-                f"torchmil:{self.name}: torchmil's models predict two classes only; the targets of this task are "
-                "measured values. Choose a binary task, or another method."
+                f"torchmil:{self.name}: torchmil's models answer one question of yes or no; the targets of this task "
+                "are measured values. Choose a binary task, or a method of ours."
             )
         each = []
         with self._apart(batch.features.device):
