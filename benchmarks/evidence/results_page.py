@@ -6,6 +6,7 @@ figures with their intervals. A file that is missing leaves a section that says 
 
 import argparse
 import json
+import re
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -27,7 +28,8 @@ HEAD = f"""# Results
 This page has the measurements behind our claims, negative results included. `{COMMAND}` writes it
 from the files in `benchmarks/results`; `make evidence` runs what is missing. AUROCs are of slides that took no part in
 fitting, stopping or any choice; [statistics](statistics.md) defines each interval. Phantoms are synthetic cohorts with
-a known answer ([phantoms](phantoms.md)): they show what a method can detect, not how well it does on tissue.
+a known answer ([phantoms](phantoms.md)): they show what a method can detect, not how well it does on tissue. For a
+summary by claim of the paper, see [what we measured](paper.md#what-we-measured).
 """
 
 
@@ -42,7 +44,7 @@ class Section:
 
 
 def page(results: Mapping[str, Found | None]) -> str:
-    parts = [HEAD]
+    parts = [HEAD, "\n".join(f"- [{section.title}](#{anchor(section.title)})" for section in SECTIONS) + "\n"]
     for section in SECTIONS:
         found = results.get(section.file)
         parts.append(f"## {section.title}\n")
@@ -52,6 +54,11 @@ def page(results: Mapping[str, Found | None]) -> str:
         parts.append(made_by(found, section.command) + "\n")
         parts += [part + "\n" for part in section.text(found)]
     return "\n".join(parts).rstrip("\n")
+
+
+def anchor(title: str) -> str:
+    """As GitHub makes it of a heading."""
+    return re.sub(r"[^\w\- ]", "", title.lower()).replace(" ", "-")
 
 
 def made_by(found: Found, command: str) -> str:
