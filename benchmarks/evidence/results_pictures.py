@@ -18,6 +18,7 @@ from .jigsaw_cases import LEAST, RULES
 TRACED = ("position, centre", "arrangement, clumps of 5", "composition, 20 slides, noise 3")
 VERDICT = {"helps": "#009E73", "neutral": "0.55", "hurts": "#D55E00"}
 GREY = "0.6"
+HIGHLIGHT = "#D55E00"
 
 
 def draw(results: Mapping[str, Any], images: Path) -> list[Path]:
@@ -28,6 +29,7 @@ def draw(results: Mapping[str, Any], images: Path) -> list[Path]:
         "learning_curve": curve_figure,
         "crc_codex": codex_figure,
         "small_cohorts": small_figure,
+        "rivals": rivals_figure,
     }
     written = []
     with own_style():
@@ -51,6 +53,25 @@ def codex_figure(found: Mapping[str, Any]) -> Figure:
     patients, protocol = found["data"]["patients"], found["protocol"]
     shape = {"slides": patients, "patients": patients, "folds": protocol["folds"], "seeds": protocol["repeats"]}
     return forest_figure(pd.DataFrame(rows).assign(**shape, positive="DII"))
+
+
+def rivals_figure(found: Mapping[str, Any]) -> Figure:
+    """A panel per real cohort, a row per method, the highest first: pooled AUROC with its interval."""
+    real = {name: one for name, one in found["cohorts"].items() if one["control"]}
+    most = max(len(one["rows"]) for one in real.values())
+    figure = Figure(figsize=(4.8 * len(real), 0.24 * most + 0.9), layout="constrained")
+    for ax, (name, one) in zip(figure.subplots(1, len(real), squeeze=False)[0], real.items(), strict=True):
+        rows = sorted(one["rows"], key=lambda row: -row["auc_oof"])
+        for y, row in enumerate(rows):
+            theirs = row["variant"].startswith("torchmil")
+            colour = HIGHLIGHT if row["variant"] == found["reference"] else GREY if theirs else "0.15"
+            ax.plot([row["auc_low"], row["auc_high"]], [y, y], color=colour, linewidth=2, solid_capstyle="butt")
+            ax.plot(row["auc_oof"], y, "s", color=colour, markersize=5)
+        ax.axvline(0.5, color=GREY, linewidth=0.8, linestyle=(0, (4, 4)))
+        ax.set(title=f"{name}: {one['slides']} images", ylim=(len(rows) - 0.5, -0.5), xlabel="AUROC, pooled out of fold")
+        ax.set_yticks(range(len(rows)), [row["variant"] for row in rows])
+        ax.tick_params(axis="y", length=0)
+    return figure
 
 
 def gain_figure(found: Mapping[str, Any]) -> Figure:

@@ -23,7 +23,17 @@ def rivals(found: Found) -> list[str]:
         "processor time of training and predicting one fold, with all members of a committee, as a multiple of "
         f"`{found['unit']}` in the same run. *against ours* is the method minus `{ours}`: difference in pooled AUROC, "
         "p of DeLong's test and of the corrected t-test, both Holm-adjusted over the methods of the cohort.",
+        *_picture(found),
         *(part for name, one in found["cohorts"].items() for part in _cohort(name, one, ours)),
+    ]
+
+
+def _picture(found: Found) -> list[str]:
+    if not any(one["control"] for one in found["cohorts"].values()):
+        return []
+    return [
+        "On the two real cohorts (orange: our default; black: our other methods; grey: torchmil's):",
+        "![Methods on the real cohorts](img/results-rivals.png)",
     ]
 
 

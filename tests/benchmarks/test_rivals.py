@@ -12,6 +12,7 @@ from jigsawmil.synthetic.phantom import make_phantom, write_phantom
 
 rivals: Any = importlib.import_module("benchmarks.evidence.rivals")
 page: Any = importlib.import_module("benchmarks.evidence.results_rivals")
+pictures: Any = importlib.import_module("benchmarks.evidence.results_pictures")
 NAMES = ["abmil", "committee", "mean-lr", "torchmil DSMIL"]
 
 
@@ -36,6 +37,7 @@ def test_a_contest_ends_in_a_table_and_resumes(tmp_path: Path, monkeypatch: pyte
         assert rows[name]["delong_p_holm"] >= rows[name]["delong_p"]
     [control] = found["cohorts"]["composition"]["control"]
     assert control["variant"] == "committee"
+    assert pictures.rivals_figure(found).axes
     text = "\n".join(page.rivals(found))
     assert all(f"| {name} |" in text for name in NAMES)
     assert "Control: positions shuffled" in text
