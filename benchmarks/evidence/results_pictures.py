@@ -68,7 +68,9 @@ def rivals_figure(found: Mapping[str, Any]) -> Figure:
             ax.plot([row["auc_low"], row["auc_high"]], [y, y], color=colour, linewidth=2, solid_capstyle="butt")
             ax.plot(row["auc_oof"], y, "s", color=colour, markersize=5)
         ax.axvline(0.5, color=GREY, linewidth=0.8, linestyle=(0, (4, 4)))
-        ax.set(title=f"{name}: {one['slides']} images", ylim=(len(rows) - 0.5, -0.5), xlabel="AUROC, pooled out of fold")
+        ax.set(
+            title=f"{name}: {one['slides']} images", ylim=(len(rows) - 0.5, -0.5), xlabel="AUROC, pooled out of fold"
+        )
         ax.set_yticks(range(len(rows)), [row["variant"] for row in rows])
         ax.tick_params(axis="y", length=0)
     return figure
