@@ -52,6 +52,7 @@ def test_a_table_becomes_a_config_and_unknown_keys_are_named() -> None:
         ("radius", 0.0, "radius: found 0.0, expected microns above 0"),
         ("radius", math.nan, "radius: found nan"),
         ("sigma", "max-neares", "Did you mean 'max-nearest'"),
+        ("normalise", "per", "Did you mean 'per-axis'"),  # the beginning of a name is nearer than a shorter one
         ("sigma", -0.5, "sigma: found -0.5, expected a number above 0"),
     ],
 )

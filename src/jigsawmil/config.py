@@ -81,9 +81,11 @@ def choose(name: str, value: Any, options: Iterable[str]) -> None:
 
 
 def did_you_mean(value: Any, options: Iterable[str], key: Callable[[str], str] = str) -> str:
-    """A question with the nearest option, to end an error; empty if none is near. key: what is compared of each."""
-    named = {key(option): option for option in options}
-    near = difflib.get_close_matches(key(str(value)), named, n=1, cutoff=0.4)
+    """A question with the nearest option, to end an error; empty if none is near. An option that begins with the value
+    is nearer than any other. key: what is compared of each."""
+    named, given = {key(option): option for option in options}, key(str(value))
+    longer = [name for name in named if len(given) > 1 and name.startswith(given)]
+    near = longer or difflib.get_close_matches(given, named, n=1, cutoff=0.4)
     return f" Did you mean {named[near[0]]!r}?" if near else ""
 
 

@@ -171,6 +171,11 @@ def remove(path: Path) -> None:
             path.unlink()
 
 
+def no_folder(path: Path) -> str:
+    """What is wrong with a path that is no folder, to begin an error."""
+    return f"{path}: found a file, expected a folder" if path.exists() else f"{path}: no such folder"
+
+
 def check_readable(path: Path) -> None:
     """A file that may not be read is there: whoever looks for it in vain would say otherwise."""
     if path.exists() and not os.access(path, os.R_OK):

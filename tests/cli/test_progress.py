@@ -74,7 +74,7 @@ def test_a_line_a_job_where_there_is_no_terminal() -> None:
         progress(Event(job(fold=2), error="Traceback\n  File\nValueError: a [bad] slide"))
     assert file.getvalue().splitlines() == [
         "1 of 3 jobs are done already; running the rest.",
-        "done    colon graph-abmil+jigsaw seed 0 fold 1 (2 s); 2 of 3, about 1 min left",  # its first epoch counts
+        "done    colon graph-abmil+jigsaw seed 0 fold 1 (2 s); 2 of 3, about 1 s left",  # its first epoch counts
         "failed  colon graph-abmil+jigsaw seed 0 fold 2: ValueError: a [bad] slide",
     ]
 

@@ -98,6 +98,7 @@ def test_help_has_an_example_and_the_recipes(jigsawmil) -> None:
     ("change", "words"),
     [
         ({0: "tcga-colon"}, ["found 'tcga-colon'", "Did you mean 'tcga-coad'?"]),
+        ({0: "tcga-luad"}, ["part of tcga-nsclc", "Give tcga-nsclc"]),
         ({0: "tcga-hnsc"}, ["no column subtype", "Found the columns 'Patient ID'"]),
         ({2: "absent.csv"}, ["absent.csv", "there is no such file"]),
         ({4: "absent"}, ["absent", "no such folder"]),

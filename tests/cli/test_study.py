@@ -118,6 +118,27 @@ def test_a_study_without_standins_is_told_what_to_write(jigsawmil, file: Path) -
     assert "--phantom" not in said(plain)  # there is no such way
 
 
+def test_settings_may_be_given_beside_the_file(jigsawmil, file: Path, tmp_path: Path) -> None:
+    """Of all variants that use them; one that none uses, or that makes the variants what they are, is refused."""
+    study = read_study(file, {"epochs": 2, "hidden": 8})
+    assert {(own.train.epochs, own.model.hidden, own.graph.k) for own in study.variants.values()} == {(2, 8, 4)}
+    hours = [
+        float(jigsawmil("study", file, "--phantom", "--dry-run", *typed).out.split("about ")[1].split()[0])
+        for typed in ([], ["--epochs", "500", "--set", "members=50"])
+    ]
+    assert hours[1] > hours[0]
+    for typed, words in (
+        ("k3", "expected KEY=VALUE"),
+        ("kk=3", "Did you mean 'k'?"),
+        ("method=abmil", "--set method: it is what variants differ in"),
+        ("options=x", "none of abmil, graph-abmil+jigsaw uses this setting"),
+    ):
+        ran = jigsawmil("study", file, "--set", typed, "--out", tmp_path / "run")
+        assert (ran.code, words in ran.err) == (1, True), ran.err
+    twice = jigsawmil("study", file, "--set", "epochs=3", "--epochs", "2")
+    assert "expected one of them" in twice.err
+
+
 def test_the_papers_figures_are_printed_without_data(jigsawmil, file: Path) -> None:
     ran = jigsawmil("study", file, "--published")
     assert ran.code == 0, ran.err

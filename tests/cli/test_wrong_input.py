@@ -90,7 +90,10 @@ VALUES = [
     (["--slide-table", "nowhere.csv"], ["nowhere.csv", "no such file"]),
     (["--splits", "nowhere.json"], ["nowhere.json", "cannot be read", "Expected a split file"]),
     (["--features", "nowhere"], ["nowhere: no such folder", "Give the folder"]),
-    (["--labels", "nowhere.csv"], ["nowhere.csv: there is no such file", "Expected a label table"]),
+    (["--labels", "nowhere.csv"], ["nowhere.csv: there is no such file", "Give the label table"]),
+    (["--labels", "."], [".: found a folder, expected a file", "Give the label table"]),
+    (["--features", __file__], ["found a file, expected a folder", "Give the folder"]),
+    (["--executor", "ray", "--threads", "2"], ["--threads 2 applies to this machine", "--cpus"]),
 ]
 
 
@@ -333,7 +336,7 @@ def test_features_that_are_none(refused: Said, model: Path, cohort: Path, tmp_pa
     for features, words in (
         (tmp_path / "nowhere", "no such file or folder"),
         (tmp_path / "none", "no feature files in it"),
-        (cohort / "labels.csv", "labels.csv: no known feature file"),
+        (cohort / "labels.csv", "labels.csv: found a file ending in '.csv'"),
     ):
         assert words in refused("predict", model, features, "--out", tmp_path / "p.csv")
     assert list(tmp_path.iterdir()) == [tmp_path / "none"]

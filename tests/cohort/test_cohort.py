@@ -118,7 +118,8 @@ def test_check_reports_what_read_would_raise(files: tuple[Path, Path]) -> None:
     assert [problem.kind for problem in report.errors] == ["no-features"]
     with pytest.raises(FeatureError) as raised:
         Cohort.read(*files)
-    assert str(raised.value) == report.summary(overview=False)
+    assert str(raised.value) == report.summary(overview=False, usable=False)
+    assert "cannot be used as it is" in str(raised.value)
 
 
 def test_a_table_read_before_is_taken_as_it_is(files: tuple[Path, Path]) -> None:
@@ -190,8 +191,8 @@ def test_bags_in_memory_stay_in_their_order() -> None:
         (["a", "b"], [0], None, LabelError, "2 bags and 1 labels"),
         (["a", "b"], [0, 1], ["P"], LabelError, "2 bags and 1 patients"),
         (["a", "a"], [0, 1], None, LabelError, "1 different slide ids"),
-        (["a", "b", "c"], [0, 1, None], None, LabelError, "without a label: c"),
-        (["a", "b", "c"], [0, 1, float("nan")], None, LabelError, "without a label: c"),
+        (["a", "b", "c"], [0, 1, None], None, LabelError, "1 of 3 bags have no label: c"),
+        (["a", "b", "c"], [0, 1, float("nan")], None, LabelError, "1 of 3 bags have no label: c"),
         (["a", "b"], ["x", "x"], None, LabelError, "All slides are 'x'"),
         (["a", "b", "wide"], [0, 1, 1], None, FeatureError, "more than one dimension"),
         (["a", "b", "empty"], [0, 1, 1], None, FeatureError, "without a single patch: empty"),

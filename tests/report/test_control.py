@@ -42,7 +42,7 @@ def test_the_control_pairs_each_method_with_itself(predictions: Make) -> None:
 def test_place_matters_where_shuffling_costs(predictions: Make) -> None:
     control = shuffle_control(predictions(STRONG), predictions({**STRONG, "graph-abmil": 0.0}, noise=1))
     answer, *methods, caveat = control_lines(control, BLIND)
-    assert answer.startswith("Does place matter in this cohort? Yes: of 2 methods that can see places, 1 lose")
+    assert answer.startswith("Does place matter in this cohort? Yes: of 2 methods that can see places, 1 loses AUC")
     assert answer.endswith(": graph-abmil.")
     line = next(line for line in methods if line.startswith("graph-abmil:"))
     row = control.set_index("variant").loc["graph-abmil"]

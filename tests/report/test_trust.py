@@ -8,15 +8,16 @@ from jigsawmil.report.trust import trust_sentence
 
 
 def gain(low: float) -> Gain:
-    return Gain(area=0.4, random=0.6, gain=0.2, low=low, high=0.4)
+    return Gain(area=0.4, random=0.6, gain=0.2, low=low, high=low + 0.3)
 
 
 @pytest.mark.parametrize(
     ("deletion", "insertion", "words"),
     [
         (0.1, 0.1, "The evidence map can be trusted to show what this model uses: without"),
-        (-0.1, 0.1, "Do not trust the evidence map of this model: it is not shown that removing the patches it marks"),
-        (0.1, 0.0, "Do not trust the evidence map of this model: it is not shown that the patches it marks alone"),
+        (-0.1, 0.1, "The evidence map is not shown to be right: it is open whether removing the patches it marks"),
+        (0.1, 0.0, "The evidence map is not shown to be right: it is open whether the patches it marks alone"),
+        (-0.9, 0.1, "The evidence map misleads about this model: it is not so that removing the patches it marks"),
     ],
 )
 def test_the_sentence_follows_the_rule(deletion: float, insertion: float, words: str) -> None:

@@ -16,6 +16,7 @@ from sklearn.utils.validation import check_is_fitted
 
 from jigsawmil.bags.bag import Bag
 from jigsawmil.bags.formats import write_bag
+from jigsawmil.config import settings_of
 from jigsawmil.errors import ConfigError, FeatureError, LabelError, StudyError
 from jigsawmil.synthetic.phantom import make_phantom
 from jigsawmil.train.checkpoint import load_model, save_model
@@ -291,8 +292,23 @@ def test_labels_and_unfitted_estimators_are_refused_as_scikit_learn_does(
             SlideClassifier(METHOD, **SMALL).fit(bags, y)
     with pytest.raises(ValueError, match="Two classes are needed"):
         SlideClassifier(METHOD, **SMALL).fit(bags[:1], labels[:1])
+    with pytest.raises(ValueError, match="1 of 30 bags have no label"):
+        SlideClassifier(METHOD, **SMALL).fit(bags, [float("nan"), *labels[1:]])
+    with pytest.raises(ValueError, match=r"shape \(30, 1\)"):
+        SlideRegressor(METHOD, **SMALL).fit(bags, np.ones((30, 1)))
     assert fitted.n_features_in_ == 16
-    assert np.exp(fitted.predict_log_proba(bags[:3])) == pytest.approx(fitted.predict_proba(bags[:3]))
+    probabilities = fitted.predict_proba(bags[:3])
+    assert np.exp(fitted.predict_log_proba(bags[:3])) == pytest.approx(probabilities)
+    assert 1 / (1 + np.exp(-fitted.decision_function(bags[:3]))) == pytest.approx(probabilities[:, 1])
+
+
+def test_help_says_what_every_setting_means() -> None:
+    for found in (SlideClassifier, SlideRegressor, SlideSurvival, Settings):
+        shown = " ".join((found.__doc__ or "").split())
+        for setting in settings_of(Settings):
+            if setting.name != "level" or found is Settings:
+                assert f"{setting.name} : " in shown
+                assert " ".join(setting.help.split()) in shown
 
 
 def test_nan_is_named_before_training(phantom: Cohort) -> None:

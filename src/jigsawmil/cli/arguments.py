@@ -15,6 +15,10 @@ Out = Annotated[Path, typer.Option(help="Folder to write to.")]
 RunOut = Annotated[str, typer.Option(help="Folder to write to, or an fsspec URL such as s3://bucket/run.")]
 Quiet = Annotated[bool, typer.Option("--quiet", "-q", help="Print results and errors only.")]
 Jobs = Annotated[int, typer.Option(min=1, help="Number of worker processes; CPU cores are split between them.")]
+Threads = Annotated[
+    int | None,
+    typer.Option(min=1, help="CPU threads, of all processes together. Default: one per core, or OMP_NUM_THREADS."),
+]
 Seed = Annotated[int, typer.Option(min=0, help="Random seed of folds, initial weights and slide order.")]
 Memory = Annotated[
     float, typer.Option(help="Gigabytes for slides kept between epochs: all processes together, or each job on Ray.")

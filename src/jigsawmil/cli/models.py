@@ -3,6 +3,7 @@
 What computes is imported when a verb runs: its --help and its wrong flags need none of it.
 """
 
+from collections.abc import Sequence
 from dataclasses import asdict
 from functools import partial
 from pathlib import Path
@@ -31,18 +32,20 @@ from .arguments import (
     Seed,
     SlideMpp,
     TableOptions,
+    Threads,
     Unit,
 )
 from .choosing import ChooseOptions
 from .extract import show_extracted
 from .groups import grouped
-from .options import MethodOptions, TargetOptions
+from .options import MethodOptions, TargetOptions, use_threads
 from .predicting import PatientOptions, WholeSlideOptions
 from .screen import console, tracked
 
 if TYPE_CHECKING:
     from ..train.decision import Decision
     from ..train.from_slides import Extraction
+    from ..train.progress import Progress
 
 MOST = 20  # predictions that are printed; all are in the file
 
@@ -65,6 +68,7 @@ def train(
     seed: Seed = 0,
     memory_gb: Memory = 4.0,
     devices: Annotated[int, typer.Option(min=1, help="GPUs (or CPU processes) that share every batch.")] = 1,
+    threads: Threads = None,
     quiet: Quiet = False,
 ) -> None:
     """Train a model or an ensemble on all slides of a cohort, to apply it to new slides. Rerun to resume.
@@ -87,6 +91,7 @@ def train(
     if source.options.covariates:
         settings = settings.replace(covariates=True)
     refuse_model(out)
+    use_threads(threads)
     tried = list(choice.candidates(settings)) if choice is not None else []
     if len(tried) == 1:
         raise ConfigError(f"--choose: {method} cannot choose {', '.join(chosen.choose or [])}. Leave --choose out.")
@@ -105,11 +110,19 @@ def train(
         )  # fmt: skip
     for decision in decided:
         screen.print(f"Chosen: {decision.words}.", soft_wrap=True, highlight=False)
-    kept = ", ".join(f"epoch {own.best} of {len(own.epochs)}" for own in trained)
-    what = "model" if len(trained) == 1 else f"ensemble of {len(trained)} models"
-    screen.print(f"Kept {kept}. The {what} is in {out}.", soft_wrap=True)
+    screen.print(f"{kept_words(trained)} in {out}.", soft_wrap=True)
     for line in [] if quiet or len(trained) == 1 else performance_lines(load_model(out)[1]):
         screen.print(line, soft_wrap=True, highlight=False)
+
+
+def kept_words(trained: "Sequence[Progress]") -> str:
+    """Which epochs were kept, in a line however many models there are."""
+    best = [own.best for own in trained]
+    if len(best) == 1:
+        return f"Kept epoch {best[0]} of {len(trained[0].epochs)}. The model is"
+    low, high = min(best), max(best)
+    kept = f"epoch {low}" if low == high else f"an epoch of {low} to {high}"
+    return f"Kept {kept} of each model. The ensemble of {len(best)} models is"
 
 
 @app.command()
@@ -131,6 +144,7 @@ def predict(
     features_key: FeaturesKey = None,
     coords_key: CoordsKey = None,
     device: Device = TrainConfig.device,
+    threads: Threads = None,
     quiet: Quiet = False,
 ) -> None:
     """Apply a model to new slides or feature files. Features of slides are extracted as for its training.
@@ -146,6 +160,7 @@ def predict(
     from .show import show_failed, show_left_out
 
     screen = console()
+    use_threads(threads)
     options = SlideOptions(slide_mpp=slide_mpp, **asdict(extraction))
     predictor = SlidePredictor(
         model, inputs, out=out, heatmap=heatmap, attention=attention, attribution=attribution, device=device,

@@ -13,7 +13,7 @@ from ..errors import ConfigError
 from ..nn.options import METHODS
 from ..train.presets import DEFAULT_PRESET, PAPER
 from ..train.settings import Settings, unused
-from .arguments import Address, ExecutorName, TableOptions, with_cohort_options
+from .arguments import Address, ExecutorName, TableOptions, Threads, with_cohort_options
 
 if TYPE_CHECKING:
     from ..study.study import CohortSpec
@@ -31,6 +31,7 @@ class WhereOptions:
             "auto or cuda, else 1.",
         ),
     ] = None
+    threads: Threads = None
     executor: ExecutorName = "local"
     address: Address = None
     cpus: Annotated[int, typer.Option(min=1, help="CPUs (and threads) per job on Ray.")] = 1
@@ -39,6 +40,8 @@ class WhereOptions:
         choose("--executor", self.executor, ("local", "ray"))
         if self.executor == "local" and (self.address is not None or self.cpus != 1):
             raise ConfigError("--address and --cpus apply to Ray only. Add --executor ray, or leave them out.")
+        if self.executor == "ray" and self.threads is not None:
+            raise ConfigError(f"--threads {self.threads} applies to this machine. With --executor ray, give --cpus.")
         if self.executor == "ray" and self.jobs is not None:
             raise ConfigError(
                 f"--jobs {self.jobs} with --executor ray: --jobs counts processes on this machine; Ray starts as many "
@@ -65,6 +68,14 @@ class WhereOptions:
 
 
 HERE = WhereOptions()
+
+
+def use_threads(threads: int | None) -> None:
+    """Compute with so many threads from now on; None: as torch has it, one per core or OMP_NUM_THREADS."""
+    if threads is not None:
+        import torch
+
+        torch.set_num_threads(threads)
 
 
 @dataclass(frozen=True)
@@ -176,6 +187,14 @@ def options_taken(method: str, options: Iterable[str]) -> set[str]:
 def folder_name(method: str) -> str:
     """A variant's name for a method, which may be `package.module:factory`."""
     return method.replace(":", " ")
+
+
+def study_settings(more: list[str] | None, epochs: int | None) -> dict[str, Any]:
+    """Settings for all variants of a study file."""
+    given = key_values(more or [])
+    if epochs is not None and "epochs" in given:
+        raise ConfigError("epochs: found both --epochs and --set epochs, expected one of them.")
+    return given if epochs is None else {**given, "epochs": epochs}
 
 
 def key_values(pairs: list[str], flag: str = "--set") -> dict[str, Any]:

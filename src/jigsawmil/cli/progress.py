@@ -71,8 +71,7 @@ class StudyProgress:
             self._done, self._here = self._done + 1, self._here + 1
             self._failed += event.error is not None
             self._tell_end(name, event.error)
-        parts = (epoch.epoch / job.settings.train.epochs for job, epoch in self._running.values() if epoch)
-        self._bar.update(self._task, completed=self._done + sum(parts), counts=self._counts())
+        self._bar.update(self._task, completed=self._done + self._begun(), counts=self._counts())
 
     def _counts(self) -> str:
         """Whole jobs: the bar itself also counts the epochs of those that run."""
@@ -87,11 +86,17 @@ class StudyProgress:
             self.console.print(f"done    {name} ({seconds:.0f} s){self._so_far()}", soft_wrap=True, highlight=False)
 
     def _so_far(self) -> str:
-        """Where there is no bar: how many are done, and the time left at the pace so far."""
+        """Where there is no bar: how many are done, and the time left at the pace so far, running jobs included."""
         if self._done >= self._total:
             return ""
-        left = (time.monotonic() - self._began) / self._here * (self._total - self._done)
-        return f"; {self._done} of {self._total}, about {max(1, round(left / 60))} min left"
+        begun = self._begun()
+        left = (time.monotonic() - self._began) / (self._here + begun) * (self._total - self._done - begun)
+        words = f"{max(1, round(left))} s" if left < 90 else f"{round(left / 60)} min"
+        return f"; {self._done} of {self._total}, about {words} left"
+
+    def _begun(self) -> float:
+        """Jobs' worth of epochs that the running ones have done."""
+        return sum(epoch.epoch / job.settings.train.epochs for job, epoch in self._running.values() if epoch)
 
     def _render(self) -> Group:
         rows = {

@@ -131,7 +131,11 @@ def _tell(made: Labelled, out: Path, rest: Path, features: Path | None, screen: 
     classes = ", ".join(f"{name}: {getattr(n, rows + 's'):,}" for name, n in made.classes.items())
     of = f" of {counted(made.labels['patient_id'].nunique(), 'patient')}" if made.has_slides else ""
     screen.print(f"{counted(len(made.labels), rows)}{of}. {classes}.", soft_wrap=True, highlight=False)
-    screen.print(f"{out}\n{rest} ({len(made.dropped):,} dropped, with reasons)", soft_wrap=True, highlight=False)
+    screen.print(
+        f"{out}\n{rest} ({counted(len(made.dropped), 'row')} dropped, each with its reason)",
+        soft_wrap=True,
+        highlight=False,
+    )
     target = f"--positive {made.recipe.positive}" if made.recipe.positive else "--ordinal"
     site = " --site-column site" if made.site_column else ""
     where = features or "FEATURES"

@@ -6,6 +6,7 @@ from functools import partial
 from pathlib import Path
 
 import typer
+from pandas import DataFrame
 from rich.console import Console
 from rich.markup import escape
 from rich.text import Text
@@ -18,6 +19,7 @@ from ..report.choices import choice_lines, choice_table, choices_of
 from ..report.control import blind_variants, control_lines, control_table
 from ..report.finish import finish_run, paper_form
 from ..report.paper_tables import PHANTOM, paper_tables
+from ..report.part import baseline_of
 from ..report.tables import by_measure, cohorts, comparison_table, summary_table
 from ..slides.find import find_slides
 from ..study.gather import by_reason
@@ -27,11 +29,12 @@ from ..study.run_folder import RunFolder
 from ..study.runner import cross_validate
 from ..study.study import Study
 from ..tasks import get_task
-from .options import WhereOptions
+from .options import WhereOptions, use_threads
 from .progress import StudyProgress
 from .screen import console
 from .terminal import print_stacked, rendered
 
+MANY_VARIANTS = 4  # above which the terminal shows only the pairs with the baseline
 COPIES = Path(".jigsawmil")  # local copies of runs that are kept at a URL
 
 
@@ -40,6 +43,7 @@ def show_study(study: Study, target: str | Path, where: WhereOptions, quiet: boo
     target: a folder, or a URL that is worked on in a local copy."""
     mirror = Mirror.of(str(target), COPIES) if is_url(str(target)) else None
     out, screen = run_folder(target), console()
+    use_threads(where.threads)
     if study.phantom:
         screen.print(Text(PHANTOM, "bold red"), "")
     devices = [settings.train.device for settings in study.variants.values()]
@@ -67,9 +71,12 @@ def show_study(study: Study, target: str | Path, where: WhereOptions, quiet: boo
             on_plan=progress.plan,
             executor=partial(run_on_ray, cpus=where.cpus, on_cluster=progress.cluster) if ray else None,
         )
-    for shown, frame in ((summary_table, run.summary), (comparison_table, run.comparisons)):
+    for shown, frame in ((summary_table, run.summary), (comparison_table, pairs_to_show(study, run))):
         for rows in by_measure(frame):
             screen.print(rendered(shown(rows), screen.width), "")
+    if len(study.variants) > MANY_VARIANTS:
+        words = f"Pairs with the baseline only; {run.files.table('comparisons')} has all {len(run.comparisons)}."
+        screen.print(words, highlight=False, soft_wrap=True)
     for cohort in run.cohorts:
         for variant, rows in choices_of(run, cohort):
             for line in choice_lines(run, cohort, variant, rows):
@@ -100,6 +107,14 @@ def show_study(study: Study, target: str | Path, where: WhereOptions, quiet: boo
         screen.print(f"All results are at {mirror.url}.", soft_wrap=True)
     if run.failed:
         raise typer.Exit(1)
+
+
+def pairs_to_show(study: Study, run: Run) -> DataFrame:
+    """All pairs of variants, or those with the baseline if there are many."""
+    if len(study.variants) <= MANY_VARIANTS or run.comparisons.empty:
+        return run.comparisons
+    baseline = baseline_of(list(study.variants), {name: own.method for name, own in study.variants.items()})
+    return run.comparisons[(run.comparisons[["variant_a", "variant_b"]] == baseline).any(axis=1)]
 
 
 def recorded_variants(folder: Path) -> tuple[str, ...]:

@@ -20,7 +20,7 @@ from .app import app
 from .arguments import Jobs, Memory, Out, Quiet, RunOut, Seed, TableOptions
 from .choosing import ChooseOptions
 from .groups import grouped
-from .options import MethodOptions, TargetOptions, WhereOptions
+from .options import MethodOptions, TargetOptions, WhereOptions, study_settings
 from .screen import console, tracked
 
 if TYPE_CHECKING:
@@ -147,11 +147,19 @@ def study_file(
     dry_run: Annotated[
         bool, typer.Option("--dry-run", help="Print the trainings, hours and gigabytes it would take; run nothing.")
     ] = False,
+    more: Annotated[
+        list[str] | None,
+        typer.Option(
+            "--set", help="A setting of all variants, in place of the file's: --set k=8. See docs/settings.md."
+        ),
+    ] = None,
+    epochs: Annotated[int | None, typer.Option(help="Epochs of all variants, over the file's.")] = None,
     quiet: Quiet = False,
 ) -> None:
     """Run a study file: cohorts x variants x folds x seeds. Rerun to resume.
 
-    Example: `jigsawmil study studies/table1-cancers.toml --phantom --jobs 2`
+    Example: `jigsawmil study studies/table1-cancers.toml --phantom --jobs 2`; for a quick trial of it, add
+    `--epochs 2 --out trial`
     """
     if published:
         show_published(file)
@@ -160,7 +168,7 @@ def study_file(
     from ..study.study_file import read_study
     from .show import run_folder, show_study
 
-    study = read_study(file)
+    study = read_study(file, study_settings(more, epochs))
     if dry_run:
         if not phantom:
             check_data(study, file)

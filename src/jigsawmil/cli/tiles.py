@@ -9,11 +9,14 @@ import typer
 from rich.console import Console
 
 from ..bags.tile_spec import DEFAULT_TILES, TileSpec
+from ..config import require
 from ..slides.extract_settings import ExtractSettings
 from .arguments import Masks, NoBoundsShift, SlideMpp
 
 if TYPE_CHECKING:
     from ..slides.encoders import EncoderSpec
+
+SMALLEST = 16  # pixels of a tile: the patches of vision transformers
 
 
 @dataclass(frozen=True)
@@ -38,6 +41,8 @@ class TileOptions:
         """How to cut these slides; what was decided about their resolution is printed."""
         from ..slides.scale import fit_tiles
 
+        enough = self.patch is None or self.patch >= SMALLEST
+        require("--patch", self.patch, enough, f"{SMALLEST} pixels or more: less shows no tissue")
         asked = encoder or DEFAULT_TILES
         tiles = TileSpec(
             patch=asked.patch if self.patch is None else self.patch,

@@ -8,8 +8,9 @@ from rich.markup import escape
 
 from ..train.config import TrainConfig
 from .app import app
-from .arguments import Device, Out, Quiet, TableOptions
+from .arguments import Device, Out, Quiet, TableOptions, Threads
 from .groups import grouped
+from .options import use_threads
 from .screen import console, tracked
 
 
@@ -28,6 +29,7 @@ def validate(
     ] = False,
     attention: Annotated[bool, typer.Option("--attention", help="Keep the attention of every slide.")] = False,
     device: Device = TrainConfig.device,
+    threads: Threads = None,
     quiet: Quiet = False,
 ) -> None:
     """Validate a model on a second labelled cohort: AUROC with intervals, calibration, confusion matrix, report.
@@ -45,6 +47,7 @@ def validate(
 
     screen = console()
     pick_device(device)
+    use_threads(threads)
     given = table.given()
     labels, features = given.pop("labels"), given.pop("features")
     run = run_validation(

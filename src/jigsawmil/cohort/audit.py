@@ -168,10 +168,12 @@ class Audit:
         counts = Counter(entry.label for entry in self.entries)
         return {name: counts[name] for name in sort_classes(counts)}
 
-    def summary(self, *, overview: bool = True) -> str:
-        """Plain text; lists of names are cut at ten (`problems` has them whole). overview: also what was taken."""
+    def summary(self, *, overview: bool = True, usable: bool = True) -> str:
+        """Plain text; lists of names are cut at ten (`problems` has them whole). overview: also what was taken. usable:
+        begin with what can be used, not with what is wrong."""
         patients = {entry.patient_id for entry in self.entries}
-        lines = [f"{self.source}: {_count(self.entries, 'slide')} of {_count(patients, 'patient')} can be used."]
+        able = f"{_count(self.entries, 'slide')} of {_count(patients, 'patient')} can be used"
+        lines = [f"{self.source}: {able if usable else 'cannot be used as it is'}."]
         lines += [self.task.label_counts([entry.label for entry in self.entries])] if self.entries else []
         lines += self.overview.lines() if overview else []
         for title, problems in (("error", self.errors), ("note", self.notes)):
@@ -196,7 +198,7 @@ class Audit:
         """One exception for all errors together, nothing where there are only notes."""
         if self.errors:
             kind = LabelError if any(problem.about == "labels" for problem in self.errors) else FeatureError
-            raise kind(self.summary(overview=False))
+            raise kind(self.summary(overview=False, usable=False))
 
 
 def audit(

@@ -173,7 +173,11 @@ class Cohort:
         report = audit(table, dict.fromkeys(kept), surveys, allow_similar=allow_similar, ordinal=ordinal, task=task)
         report.raise_errors()
         if report.left_out:  # a bag without a label: the caller counts on the order of the others
-            raise LabelError(report.summary())
+            names = listed([item.name for item in report.left_out])
+            raise LabelError(
+                f"{len(report.left_out)} of {len(bags)} bags have no label: {names}. Expected one for each bag: leave "
+                "out those bags, or label them."
+            )
         entry_of = {entry.slide_id: entry for entry in report.entries}
         entries = [entry_of[slide_id] for slide_id in kept]
         return _build(report, entries, positive, ordinal, task, lambda slide: kept[slide.slide_id])

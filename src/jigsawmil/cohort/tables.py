@@ -109,7 +109,8 @@ def plain_name(column: str) -> str:
 def read_table(path: Path, sheet: str | None) -> Table:
     """Cells of a file as stripped text; comment lines before the header and blank rows go."""
     if not path.is_file():
-        raise LabelError(f"{path}: there is no such file. Expected a label table (CSV, TSV or XLSX).")
+        found = "found a folder, expected a file" if path.is_dir() else "there is no such file"
+        raise LabelError(f"{path}: {found}. Give the label table (CSV, TSV or XLSX).")
     if path.suffix.lower() == ".xls":
         raise LabelError(f"{path.name}: the old XLS format is not read. Save the table as XLSX or CSV.")
     notes: list[str] = []

@@ -42,14 +42,17 @@ def control_lines(control: pd.DataFrame, blind: Container[str]) -> list[str]:
     verdicts = ["blind" if row["variant"] in blind else _verdict(row) for row in rows]
     seeing = len(rows) - verdicts.count("blind")
     worse = [str(row["variant"]) for row, verdict in zip(rows, verdicts, strict=True) if verdict == "matters"]
-    tested, level = f"{counted(seeing, 'method')} that can see places", f"Holm-adjusted p < {ALPHA}"
+    tested = f"{counted(seeing, 'method')} that can see places"
+    level = f"when they are shuffled (Holm-adjusted p < {ALPHA})"
     if not seeing:
         answer = "Not asked: no method here can see places."
     elif worse:
-        answer = f"Yes: of {tested}, {len(worse)} lose {lost} when they are shuffled ({level}): {', '.join(worse)}."
+        losing = f"of {tested}, {len(worse)} lose{'s' * (len(worse) == 1)}"
+        losing = "the one method that can see places loses" if seeing == 1 else losing
+        answer = f"Yes: {losing} {lost} {level}: {', '.join(worse)}."
     else:
         answer = (
-            f"Not shown: of {tested}, none loses {lost} when they are shuffled ({level}). This does not show that "
+            f"Not shown: of {tested}, none loses {lost} {level}. This does not show that "
             "place is irrelevant: its effect may be smaller than so few patients can tell, or of a kind these methods "
             "miss."
         )
@@ -68,7 +71,7 @@ def _control_line(row: pd.Series, verdict: str) -> str:
     meaning = {
         "matters": "worse without its places: place matters to it here.",
         "misled": "better without its places: they misled it, or its training.",
-        "undefined": "no test is defined; the difference stands without its doubt.",
+        "undefined": "no test is defined for the difference.",
         "not shown": "no effect shown.",
         "blind": "it sees no places, so this is the noise of training.",
     }[verdict]

@@ -1,5 +1,6 @@
 """One cohort of a run, as the sections of its report see it."""
 
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 
@@ -15,6 +16,11 @@ from .tables import designs
 from .validation import validation_answer
 
 COUNTS = ("folds", "seeds", "slides", "patients", "undefined_folds")
+
+
+def baseline_of(variants: Sequence[str], methods: Mapping[str, str]) -> str:
+    """The variant to beat: the first that is ABMIL, else the first."""
+    return next((name for name in variants if methods.get(name) == "abmil"), variants[0])
 
 
 @dataclass(frozen=True, eq=False)
@@ -88,8 +94,7 @@ class CohortPart:
     @property
     def baseline(self) -> str:
         """The variant to beat: the first that is ABMIL, else the first of the study."""
-        judged = [str(name) for name in self.summary["variant"]]
-        return next((name for name in judged if self.methods.get(name) == "abmil"), judged[0])
+        return baseline_of([str(name) for name in self.summary["variant"]], self.methods)
 
     @cached_property
     def answer(self) -> Answer:

@@ -22,7 +22,9 @@ def _sentence(verdict: Verdict) -> str:
     else:
         failed = ["removing the patches it marks lowers the prediction sooner"] * (not removed.better)
         failed += ["the patches it marks alone make the prediction sooner"] * (not given.better)
-        words = f"Do not trust the {name} map of this model: it is not shown that {', or that '.join(failed)}"
+        words = f"The {name} map is not shown to be right: it is open whether {', and whether '.join(failed)},"
+        if min(removed.high, given.high) < 0:
+            words = f"The {name} map misleads about this model: it is not so that {', or that '.join(failed)},"
     figures = f"deletion {_stated(removed)}; insertion {_stated(given)}; {verdict.slides} slides"
     return f"{words} than with random patches ({figures})."
 

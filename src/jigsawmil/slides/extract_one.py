@@ -208,6 +208,12 @@ def _extract(
         looks = beside.submit(_save_looks, slide, tissue, tiles, out, settings, made["slide"])
         features, waited = _encode_all(slide, tiles, encoder, settings, on_tiles)
         looks.result()
+    if not len(tiles) and tiles.patch_size_level0 > max(slide.size):
+        width, height = slide.size
+        raise SlideError(
+            f"{slide.path.name}: a tile of {settings.tiles.words} spans {tiles.patch_size_level0} level-0 pixels, the "
+            f"whole slide {width} x {height}. Ask for smaller tiles (--patch), or a finer --mpp."
+        )
     if not len(tiles):
         why = f"{slide.path.name}: no tile with enough tissue ({tissue.amount(slide.mpp)})."
         with replacing(_note(target)) as temporary:

@@ -7,6 +7,7 @@ from typing import NamedTuple
 
 from ..bags.names import slide_name
 from ..errors import SlideError
+from ..files import no_folder
 from .slide import PICTURES, SLIDES
 
 
@@ -48,7 +49,7 @@ def find_slides(paths: Iterable[str | Path]) -> SlideFiles:
 def slides_below(folder: Path) -> dict[str, list[Path]]:
     """Slide id -> its files, in a folder and all below it. Folders that are links are not entered."""
     if not folder.is_dir():
-        raise SlideError(f"{folder}: no such folder. Give the folder that holds the slides with --slides.")
+        raise SlideError(f"{no_folder(folder)}. Give the folder that holds the slides with --slides.")
     found: dict[str, list[Path]] = {}
     for place, folders, files in os.walk(folder):
         folders.sort()

@@ -72,7 +72,7 @@ class Study:
             choose("choices: variant", name, self.variants)
             choice.candidates(self.variants[name])  # refuses what is impossible
         for name in [*self.cohorts, *self.variants]:
-            fine = name and name == name.strip(". ") and not set(name) & set('/\\:*?"<>|')
+            fine = name and name == name.strip(". ") and name.isprintable() and not set(name) & set('/\\:*?"<>|')
             require("name", name, bool(fine), "one that can be a folder's")
 
 

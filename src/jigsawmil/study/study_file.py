@@ -1,5 +1,6 @@
 """A study read from a TOML file."""
 
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -19,8 +20,10 @@ PATHS = ("labels", "features", "splits")
 COHORT_KEYS = dict.fromkeys(PATHS, str) | {s.name: plain_kind(s.kind) for s in settings_of(CohortOptions)}
 
 
-def read_study(path: str | Path) -> Study:
+def read_study(path: str | Path, settings: Mapping[str, Any] | None = None) -> Study:
     """A study from TOML; paths in it are relative to the file. An unknown key is an error that names it.
+
+    settings: of all variants that use them, over what the file says.
 
     Example: `read_study("studies/table5-k.toml").variants`
     """
@@ -52,15 +55,19 @@ def read_study(path: str | Path) -> Study:
     offered = defaults.pop("choose", {})
     check_names(defaults, f"{path.name}: defaults")  # a mistake in them is theirs, not the first variant's
     variants, choices = {}, {}
+    over = settings or {}
+    check_names(over, "--set")
     for name, table in variant_tables.items():
         where = f"{path.name}: variants.{name}"
         own = {"method": defaults.get("method", name), **_table(table, where)}
         others = unused(str(own["method"]))  # defaults that are for other variants
         table = {"choose": offered, **{key: value for key, value in defaults.items() if key not in others}, **own}
+        table |= {key: value for key, value in over.items() if key not in others}
         options = _table(table.pop("choose"), f"{where}.choose")
         variants[name] = Settings.from_flat(table, where)
         if options:
             choices[name] = _choice(options, values, where)
+    _check_over(over, [own.method for own in variants.values()])
     published = figures_in(values, path.name)
     patches_in(values, path.name)  # `jigsawmil patches` prints them; a mistake in them is an error in any case
     given = {key: values[key] for key in STUDY_KEYS if key in values}
@@ -80,6 +87,15 @@ def read_study(path: str | Path) -> Study:
         )
     except ConfigError as error:
         raise ConfigError(f"{path.name}: {error}") from error
+
+
+def _check_over(settings: Mapping[str, Any], methods: Sequence[str]) -> None:
+    """Of settings for all variants, one that none of their methods uses, or the method itself, is refused."""
+    for key in settings:
+        if key in ("method", "preset"):
+            raise ConfigError(f"--set {key}: it is what variants differ in. Change the study file.")
+        if all(key in unused(method) for method in methods):
+            raise ConfigError(f"--set {key}: none of {', '.join(methods)} uses this setting. Leave it out.")
 
 
 def _choice(options: dict[str, Any], values: dict[str, Any], where: str) -> Choice:

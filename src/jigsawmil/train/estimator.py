@@ -23,7 +23,7 @@ from .checkpoint import load_model, save_model
 from .covariates import check_covariates
 from .places import check_places
 from .presets import DEFAULT_PRESET, preset_method
-from .settings import Settings, base_values
+from .settings import Settings, base_values, settings_doc
 from .train_model import together, train_members
 
 _SETTINGS = {
@@ -104,8 +104,8 @@ class SlideEstimator(BaseEstimator):
 class SlideClassifier(ClassifierMixin, SlideEstimator):
     """Fit on bags (or paths of feature files) and one label each; predict on bags.
 
-    Parameters are the settings (docs/settings.md) but for `level`; `positive`, `ordinal` and `task` those of `Cohort`;
-    `seed` decides all randomness. `preset="paper"` sets those that are not given as the preset does. The method is by
+    Parameters are the settings below; `positive`, `ordinal` and `task` are those of `Cohort`; `seed` decides all
+    randomness. `preset="paper"` sets those that are not given as the preset does. The method is by
     default the committee, an ensemble of 15 models; `SlideClassifier("graph-abmil+jigsaw")` is one.
     Learned: `classes_` (as given to `fit`, or text after `load`; the positive one last), `model_`, `card_`, `history_`.
     scikit-learn's own AUC takes the last class in sorted order for positive: leave `positive` out there.
@@ -142,6 +142,11 @@ class SlideClassifier(ClassifierMixin, SlideEstimator):
         """(bag, class), columns as `classes_`."""
         return self._answers(X)
 
+    def decision_function(self, X: Sequence[Bag | str | Path]) -> np.ndarray:
+        """(bag,) log-odds of the positive class; (bag, class) log-probabilities beyond two classes."""
+        found = self.predict_log_proba(X)
+        return found[:, 1] - found[:, 0] if found.shape[1] == 2 else found
+
     def predict_log_proba(self, X: Sequence[Bag | str | Path]) -> np.ndarray:
         """(bag, class), columns as `classes_`."""
         return np.log(np.clip(self.predict_proba(X), np.finfo(float).tiny, None))
@@ -171,7 +176,7 @@ class SlideClassifier(ClassifierMixin, SlideEstimator):
 class SlideRegressor(RegressorMixin, SlideEstimator):
     """Fit on bags (or paths of feature files) and one number each; predict numbers. `score` is R squared.
 
-    Parameters are the settings but for `level`, and `seed`; learned as in `SlideClassifier`.
+    Parameters are the settings below, and `seed`; learned as in `SlideClassifier`.
     """
 
     def __init__(self, method: str | None = None, *, seed: int = 0, **settings: Any) -> None:
@@ -181,6 +186,7 @@ class SlideRegressor(RegressorMixin, SlideEstimator):
         self, X: Sequence[Bag | str | Path], y: Sequence[object], patients: Sequence[object] | None = None
     ) -> "SlideRegressor":
         """patients: keeps the slides of one on one side of the inner validation; read off TCGA barcodes by default."""
+        _check_flat(np.asarray(y))
         self._fit(Cohort.from_bags(_bags(X), y, patients, task=VALUE))
         return self
 
@@ -196,7 +202,7 @@ class SlideRegressor(RegressorMixin, SlideEstimator):
 class SlideSurvival(SlideEstimator):
     """Fit on bags (or paths of feature files) and their times and events; predict risks and curves.
 
-    y: pairs of time and event, or the structured array of scikit-survival. Parameters are the settings but for `level`
+    y: pairs of time and event, or the structured array of scikit-survival. Parameters are the settings below
     (`loss="cox"` for Cox's likelihood), and `seed`. Learned: as in `SlideClassifier`, and `unique_times_`, the horizons
     of the curves.
     """
@@ -256,21 +262,24 @@ def _signature(estimator: type[SlideEstimator]) -> inspect.Signature:
 
 
 for _estimator in (SlideClassifier, SlideRegressor, SlideSurvival):
+    _estimator.__doc__ = inspect.cleandoc(_estimator.__doc__ or "") + settings_doc("level")
     setattr(_estimator.__init__, "__signature__", _signature(_estimator))  # noqa: B010 (functions are not known to have it)
 
 
 def _check_labels(y: Sequence[object]) -> None:
     """One class for each bag."""
     labels = np.asarray(y)
-    if labels.ndim != 1:
-        raise LabelError(
-            f"y has the shape {labels.shape}, expected {labels.shape[:1]}: one label per bag. Use y.ravel()."
-        )
+    _check_flat(labels)
     if labels.dtype.kind == "f" and (fractions := labels[labels != np.floor(labels)]).size:
         raise LabelError(
             f"y is continuous ({fractions[0]:g}, ...), expected classes. Make classes of it, or use "
             "SlideRegressor, which predicts measured values."
         )
+
+
+def _check_flat(y: np.ndarray) -> None:
+    if y.ndim != 1:
+        raise LabelError(f"y has the shape {y.shape}, expected {y.shape[:1]}: one value per bag. Use y.ravel().")
 
 
 def _bags(items: Sequence[Bag | str | Path]) -> list[Bag]:

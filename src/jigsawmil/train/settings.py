@@ -5,6 +5,8 @@ import sys
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from dataclasses import asdict, dataclass, replace
+from inspect import cleandoc
+from textwrap import wrap
 from typing import TYPE_CHECKING, Any
 
 from ..config import check_type, choose, flatten, one_of, require, setting, settings_of, unflatten
@@ -37,7 +39,7 @@ class Settings:
     """One method with its options, made from flat names: `Settings(method="abmil", epochs=20)`.
 
     The options stand in the configs of the parts: `settings.model.hidden`, `settings.graph.k`, `settings.train.lr`,
-    `settings.train.lambda_.a`. `flat()` gives all of them in one table; docs/settings.md lists them.
+    `settings.train.lambda_.a`. `flat()` gives all of them in one table.
     """
 
     method: str = setting(
@@ -162,6 +164,20 @@ class Settings:
         factory = peek_method(self.method).factory
         path = None if factory is None or is_path(self.method) else (factory.path, factory.graph, factory.positions)
         return _arrive, (self.flat(), os.getcwd(), path)
+
+
+def settings_doc(*leave: str) -> str:
+    """The settings as the `Parameters` of a docstring, but for these."""
+    lines = []
+    for one in settings_of(Settings):
+        if one.name not in leave:
+            kind = getattr(one.kind, "__name__", str(one.kind))
+            lines += [f"{one.name} : {kind}, default {one.default!r}", *wrap(one.help, 108, **INDENT)]
+    return "\n\nParameters\n----------\n" + "\n".join(lines) + "\n"
+
+
+INDENT: Any = {"initial_indent": "    ", "subsequent_indent": "    "}
+Settings.__doc__ = cleandoc(Settings.__doc__ or "") + settings_doc()
 
 
 def _arrive(flat: dict[str, Any], folder: str, path: tuple[str, bool, bool] | None) -> Settings:

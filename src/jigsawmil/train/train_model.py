@@ -14,7 +14,7 @@ from ..errors import LabelError, StudyError
 from ..files import LOCK, alone_in, remove, writing_to
 from ..nn.model import Model
 from ..tasks import get_task
-from .checkpoint import CARD, ModelCard, ensemble_of, save_model
+from .checkpoint import CARD, ModelCard, ensemble_of, load_model, save_model
 from .choice import Choice
 from .choosing import choose_settings
 from .covariates import check_covariates
@@ -154,8 +154,14 @@ def train_members(
 
 
 def refuse_model(out: Path) -> None:
-    """Refuse a folder that holds a model already."""
+    """Refuse a folder that holds a model already; say so if it cannot be used."""
     if (out / CARD).exists():
+        try:
+            load_model(out)
+        except StudyError as error:
+            raise StudyError(
+                f"{out} holds a model that cannot be used ({error}). Remove it, or give another --out."
+            ) from error
         raise StudyError(f"{out} holds a model already. Give another --out, or remove it.")
 
 

@@ -77,7 +77,9 @@ def recognise(path: Path, options: Options, name: str | None) -> tuple[str, Sour
     offered = {key: known for key, known in FORMATS.items() if known.keyed or not keyed}
     name = name or next((key for key, known in offered.items() if known.matches(file)), None)
     if name is None:
-        found = f"datasets {sorted(file.arrays)}" if file.arrays else "nothing that is known"
+        if not file.arrays and not path.name.endswith(feature_suffixes()):
+            raise FeatureError(_no_features(path))
+        found = f"datasets {sorted(file.arrays)}" if file.arrays else "no arrays that are known"
         if keyed:
             raise FeatureError(
                 f"{path.name}: {found}, and none is called {options.features_key or options.coords_key!r}. Leave "
@@ -90,3 +92,14 @@ def recognise(path: Path, options: Options, name: str | None) -> tuple[str, Sour
             "name them (--features-key, --coords-key; features_key= and coords_key= in Python)."
         )
     return name, FORMATS[name].scan(file, options)
+
+
+def _no_features(path: Path) -> str:
+    """What is wrong with a path whose ending no feature file has, and what to give instead."""
+    if path.is_dir():
+        return f"{path}: found a folder, expected one feature file. Name a file in it, such as {path / 'SLIDE.h5'}."
+    return (
+        f"{path.name}: found a file ending in {path.suffix!r}, which is no feature file; expected "
+        f"{', '.join(feature_suffixes())}. Of a slide, make features first (`jigsawmil extract`), or give it to "
+        "`jigsawmil predict`, which takes slides; a table goes to --labels."
+    )

@@ -6,6 +6,7 @@ from itertools import chain
 from pathlib import Path
 
 from ...errors import FeatureError
+from ...files import no_folder
 from . import hdf5
 from .guard import reading
 from .registry import feature_datasets, feature_suffixes
@@ -27,7 +28,7 @@ def find_bags(folder: str | Path, *, features_key: str | None = None) -> dict[st
     """
     folder = Path(folder)
     if not folder.is_dir():
-        raise FeatureError(f"{folder}: no such folder. Give the folder that holds the feature files.")
+        raise FeatureError(f"{no_folder(folder)}. Give the folder that holds the feature files.")
     found: dict[str, list[Path]] = {}
     with reading(folder):
         for path in _candidates(folder, features_key):

@@ -67,7 +67,8 @@ class Recipe:
     text for each role.
 
     positive: the class to name as `--positive`; None for grades. several: what becomes of patients with more than one
-    slide, `remove` or `keep`. tcga: names are TCGA barcodes. doubts: slides that the literature doubts, and why.
+    slide, `remove` or `keep`. parts: names of cancers that it joins.
+    tcga: names are TCGA barcodes. doubts: slides that the literature doubts, and why.
     paper: the same cohort in the paper, to count beside ours.
     """
 
@@ -78,6 +79,7 @@ class Recipe:
     optional: Mapping[str, Sequence[str]] = field(default_factory=dict)
     positive: str | None = None
     several: str = "keep"
+    parts: Sequence[str] = ()
     tcga: bool = True
     doubts: Mapping[str, str] = field(default_factory=dict)
     paper: PaperCohort | None = None
@@ -159,6 +161,7 @@ RECIPES: dict[str, Recipe] = {
         rules=(among("cancer type LUAD or LUSC", "cancer", ("LUAD", "LUSC")),),
         label=lambda rows: rows["cancer"].tolist(),
         positive="LUSC",
+        parts=("tcga-luad", "tcga-lusc", "tcga-lung"),
     ),
     "panda": Recipe(
         title="PANDA: ISUP grade 0 to 5 of prostate biopsies",

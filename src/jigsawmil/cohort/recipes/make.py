@@ -7,7 +7,7 @@ from pathlib import Path
 import pandas as pd
 
 from ...config import choose
-from ...errors import LabelError
+from ...errors import ConfigError, LabelError
 from ...tasks import sort_classes
 from ..audit import describe_mismatch
 from ..labels import listed, tcga_site
@@ -86,6 +86,8 @@ def make_labels(
 
     Example: `make_labels("tcga-coad", "clinical.xlsx", features="features/").labels`
     """
+    if whole := next((name for name, known in RECIPES.items() if recipe in known.parts), None):
+        raise ConfigError(f"recipe: found {recipe!r}, which is part of {whole} ({RECIPES[whole].title}). Give {whole}.")
     choose("recipe", recipe, RECIPES)
     chosen = RECIPES[recipe]
     chosen = replace(chosen, several=several or chosen.several)

@@ -11,6 +11,7 @@ from ...bags.formats import feature_suffixes, find_bags
 from ...bags.names import has_known_ending, slide_name
 from ...bags.spelling import tcga_patient
 from ...errors import FeatureError, LabelError
+from ...files import no_folder
 from ..tables import PATIENT_NAMES, SLIDE_NAMES, Table, plain_name, read_table
 
 CAMELYON_NAME = re.compile(r"(normal|tumor|test)_\d+", re.IGNORECASE)
@@ -70,7 +71,7 @@ def list_folder(folder: str | Path) -> pd.DataFrame:
     """Slides that a folder has features of or, where it has none, images of: slide_id, patient_id by barcode."""
     folder = Path(folder)
     if not folder.is_dir():
-        raise FeatureError(f"{folder}: no such folder. Expected one of feature files or of slides.")
+        raise FeatureError(f"{no_folder(folder)}. Expected one of feature files or of slides.")
     images, features, suffixes, stores = [], False, feature_suffixes(), feature_suffixes(folders=True)
     for _, folders, files in os.walk(folder):
         features |= any(name.lower().endswith(suffixes) for name in (*folders, *files))
