@@ -1,9 +1,12 @@
-"""What can be said of a study without running it: the paper's figures, and what it would cost."""
+"""What comes before a study runs: the paper's figures, what it would cost, whether its data are there, stand-ins."""
 
+from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
-from .screen import console
+from ..errors import ConfigError
+from .options import key_values
+from .screen import console, tracked
 
 if TYPE_CHECKING:
     from ..study.study import Study
@@ -42,3 +45,36 @@ def show_cost(study: "Study", *, phantom: bool, processes: int) -> None:
     ]
     columns = [Column("cohort", list(costs), name=True), *(Column(name, cells) for name, cells in figures.items())]
     print_stacked([Table(f"{len(study.variants)} variants: {', '.join(study.variants)}", columns, notes)], console())
+
+
+def draw_standins(study: "Study", folder: Path, quiet: bool) -> "Study":
+    """The study on phantoms in `folder`; those that are there already are used again."""
+    from ..study.study import on_standins
+    from ..synthetic.standins import write_standin
+
+    moved, screen = on_standins(study, folder), console()
+    for name in study.cohorts:
+        standin = study.standins[name]
+        words = f"Drawing {standin.n} phantom slides in place of {name}"
+        follow = partial(tracked, total=standin.n, words=words, screen=screen, quiet=quiet)
+        write_standin(standin, folder / name, follow)
+    return moved
+
+
+def check_data(study: "Study", file: Path) -> None:
+    """Features or labels that are not where the file says, told before anything is read."""
+    for name, source in study.cohorts.items():
+        missing = [path for path in (source.labels, source.features) if not Path(path).exists()]
+        if missing and study.standins:
+            raise ConfigError(
+                f"{name}: no {' and no '.join(missing)}; expected the labels and features that {file} names. "
+                f"Put them there, or run the study on synthetic cohorts: jigsawmil study {file} --phantom"
+            )
+
+
+def study_settings(more: list[str] | None, epochs: int | None) -> dict[str, Any]:
+    """Settings for all variants of a study file."""
+    given = key_values(more or [])
+    if epochs is not None and "epochs" in given:
+        raise ConfigError("epochs: found both --epochs and --set epochs, expected one of them.")
+    return given if epochs is None else {**given, "epochs": epochs}

@@ -146,7 +146,7 @@ def _of_study(file: Path, phantom: bool) -> "tuple[dict[str, PatchStatistics], P
     from ..study.patches import cohort_patches, standin_patches
     from ..study.published import patches_in
     from ..study.study_file import read_study
-    from .studies import check_data
+    from .ahead import check_data
 
     study = read_study(file)
     if not phantom:

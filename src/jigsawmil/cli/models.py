@@ -3,7 +3,6 @@
 What computes is imported when a verb runs: its --help and its wrong flags need none of it.
 """
 
-from collections.abc import Sequence
 from dataclasses import asdict
 from functools import partial
 from pathlib import Path
@@ -38,14 +37,13 @@ from .arguments import (
 from .choosing import ChooseOptions
 from .extract import show_extracted
 from .groups import grouped
-from .options import MethodOptions, TargetOptions, use_threads
+from .options import MethodOptions, TargetOptions
 from .predicting import PatientOptions, WholeSlideOptions
 from .screen import console, tracked
 
 if TYPE_CHECKING:
     from ..train.decision import Decision
     from ..train.from_slides import Extraction
-    from ..train.progress import Progress
 
 MOST = 20  # predictions that are printed; all are in the file
 
@@ -78,8 +76,10 @@ def train(
     """
     from ..cluster.parallel import fit_together
     from ..train.checkpoint import load_model
+    from ..train.devices import use_threads
     from ..train.fold import fit_split
     from ..train.out_of_fold import performance_lines
+    from ..train.progress import kept_words
     from ..train.train_model import refuse_model, train_model
     from .progress import FitProgress
     from .show import show_cohort
@@ -115,16 +115,6 @@ def train(
         screen.print(line, soft_wrap=True, highlight=False)
 
 
-def kept_words(trained: "Sequence[Progress]") -> str:
-    """Which epochs were kept, in a line however many models there are."""
-    best = [own.best for own in trained]
-    if len(best) == 1:
-        return f"Kept epoch {best[0]} of {len(trained[0].epochs)}. The model is"
-    low, high = min(best), max(best)
-    kept = f"epoch {low}" if low == high else f"an epoch of {low} to {high}"
-    return f"Kept {kept} of each model. The ensemble of {len(best)} models is"
-
-
 @app.command()
 @grouped
 def predict(
@@ -156,6 +146,7 @@ def predict(
     Example: `jigsawmil predict model slide.svs --heatmap maps`, `jigsawmil predict model features --attention maps`
     """
     from ..maps.predict import SlidePredictor
+    from ..train.devices import use_threads
     from ..train.from_slides import SlideOptions
     from .show import show_failed, show_left_out
 

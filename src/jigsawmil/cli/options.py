@@ -70,14 +70,6 @@ class WhereOptions:
 HERE = WhereOptions()
 
 
-def use_threads(threads: int | None) -> None:
-    """Compute with so many threads from now on; None: as torch has it, one per core or OMP_NUM_THREADS."""
-    if threads is not None:
-        import torch
-
-        torch.set_num_threads(threads)
-
-
 @dataclass(frozen=True)
 @with_cohort_options(TARGET)
 class TargetOptions:
@@ -187,14 +179,6 @@ def options_taken(method: str, options: Iterable[str]) -> set[str]:
 def folder_name(method: str) -> str:
     """A variant's name for a method, which may be `package.module:factory`."""
     return method.replace(":", " ")
-
-
-def study_settings(more: list[str] | None, epochs: int | None) -> dict[str, Any]:
-    """Settings for all variants of a study file."""
-    given = key_values(more or [])
-    if epochs is not None and "epochs" in given:
-        raise ConfigError("epochs: found both --epochs and --set epochs, expected one of them.")
-    return given if epochs is None else {**given, "epochs": epochs}
 
 
 def key_values(pairs: list[str], flag: str = "--set") -> dict[str, Any]:

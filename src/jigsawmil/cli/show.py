@@ -29,7 +29,8 @@ from ..study.run_folder import RunFolder
 from ..study.runner import cross_validate
 from ..study.study import Study
 from ..tasks import get_task
-from .options import WhereOptions, use_threads
+from ..train.devices import use_threads
+from .options import WhereOptions
 from .progress import StudyProgress
 from .screen import console
 from .terminal import print_stacked, rendered

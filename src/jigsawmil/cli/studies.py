@@ -3,7 +3,6 @@
 What computes is imported when a verb runs: its --help and its wrong flags need none of it.
 """
 
-from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -15,16 +14,16 @@ from ..nn.options import DEFAULT_METHOD, METHODS, PAPER_METHOD, PAPER_METHODS, c
 from ..synthetic.phantom_options import phantom_spec
 from ..train.presets import preset_method
 from ..train.settings import Settings
-from .ahead import show_cost, show_published
+from .ahead import check_data, draw_standins, show_cost, show_published, study_settings
 from .app import app
 from .arguments import Jobs, Memory, Out, Quiet, RunOut, Seed, TableOptions
 from .choosing import ChooseOptions
 from .groups import grouped
-from .options import MethodOptions, TargetOptions, WhereOptions, study_settings
+from .options import MethodOptions, TargetOptions, WhereOptions
 from .screen import console, tracked
 
 if TYPE_CHECKING:
-    from ..study.study import Study
+    pass
 
 COMPARED = ("abmil", DEFAULT_METHOD)  # unless methods are named: what needs no positions, and what we recommend
 DEMO, QUICK = ("abmil", PAPER_METHOD, DEFAULT_METHOD), {"epochs": 12, "patience": 4, "members": 1}
@@ -180,28 +179,3 @@ def study_file(
     else:
         check_data(study, file)
     show_study(study, out, where, quiet)
-
-
-def draw_standins(study: "Study", folder: Path, quiet: bool) -> "Study":
-    """The study on phantoms in `folder`; those that are there already are used again."""
-    from ..study.study import on_standins
-    from ..synthetic.standins import write_standin
-
-    moved, screen = on_standins(study, folder), console()
-    for name in study.cohorts:
-        standin = study.standins[name]
-        words = f"Drawing {standin.n} phantom slides in place of {name}"
-        follow = partial(tracked, total=standin.n, words=words, screen=screen, quiet=quiet)
-        write_standin(standin, folder / name, follow)
-    return moved
-
-
-def check_data(study: "Study", file: Path) -> None:
-    """Features or labels that are not where the file says, told before anything is read."""
-    for name, source in study.cohorts.items():
-        missing = [path for path in (source.labels, source.features) if not Path(path).exists()]
-        if missing and study.standins:
-            raise ConfigError(
-                f"{name}: no {' and no '.join(missing)}; expected the labels and features that {file} names. "
-                f"Put them there, or run the study on synthetic cohorts: jigsawmil study {file} --phantom"
-            )

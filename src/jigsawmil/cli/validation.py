@@ -10,7 +10,6 @@ from ..train.config import TrainConfig
 from .app import app
 from .arguments import Device, Out, Quiet, TableOptions, Threads
 from .groups import grouped
-from .options import use_threads
 from .screen import console, tracked
 
 
@@ -42,7 +41,7 @@ def validate(
     """
     from ..report.finish import validate as run_validation
     from ..report.validation import validation_answer, validation_table
-    from ..train.devices import pick_device
+    from ..train.devices import pick_device, use_threads
     from .terminal import rendered
 
     screen = console()

@@ -24,6 +24,12 @@ def read_device(name: str) -> torch.device:
         raise ConfigError(f"device: found {name!r}, expected auto, cpu, cuda or cuda:1.") from error
 
 
+def use_threads(threads: int | None) -> None:
+    """Compute with so many CPU threads from now on; None: as torch has it, one per core or OMP_NUM_THREADS."""
+    if threads is not None:
+        torch.set_num_threads(threads)
+
+
 def autocast(device: torch.device, precision: str) -> torch.autocast:
     precision = pick_precision(precision, device)
     return torch.autocast(device.type, getattr(torch, precision), enabled=precision != "float32")

@@ -1,6 +1,7 @@
 """Where a training stands."""
 
 import math
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
@@ -38,3 +39,13 @@ class Progress:
     def stop(self, config: "TrainConfig") -> bool:
         done = len(self.epochs)
         return done >= config.epochs or (bool(config.patience) and done - self.best >= config.patience)
+
+
+def kept_words(trained: Sequence[Progress]) -> str:
+    """Which epochs were kept, in a line however many models there are."""
+    best = [own.best for own in trained]
+    if len(best) == 1:
+        return f"Kept epoch {best[0]} of {len(trained[0].epochs)}. The model is"
+    low, high = min(best), max(best)
+    kept = f"epoch {low}" if low == high else f"an epoch of {low} to {high}"
+    return f"Kept {kept} of each model. The ensemble of {len(best)} models is"
