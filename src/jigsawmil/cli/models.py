@@ -176,8 +176,7 @@ def predict(
         of = f"; probability of {name!r}" if (name := task.positive(card.classes)) else ""
         maps = f", maps in {heatmap}" if heatmap is not None else ""
         screen.print(f"{len(rows)} prediction{'s' * (len(rows) != 1)} in {out}{of}{maps}.", soft_wrap=True)
-    if predictor.patient_rows:
-        count = len(predictor.patient_rows)
+    if count := len(predictor.patient_rows):
         screen.print(f"{count} patient{'s' * (count != 1)} in {predictor.patients_out}.", soft_wrap=True)
     if card.level == "patient":
         whose = "Patients are known from TCGA barcodes or --labels; without either, each slide counts as one patient."
