@@ -49,6 +49,7 @@ from .. import RESULTS, provenance, write
 from ..speed.contenders import tissue_slide
 
 KNOBS = {"slides": 45, "patches": 400, "dim": 64, "seed": 6}  # of a size and number that a few minutes allow
+FOLDS = 3
 MEMBERS = (0, 1, 2, 3)  # seeds of the ensemble; the single model is the first
 ENSEMBLE = "jigsaw-gat-k50"
 SHARED = {"epochs": 15, "patience": 0, "members": 1}
@@ -98,8 +99,8 @@ def judge(phantom: Phantom, folder: Path) -> list[dict[str, Any]]:
     spec = cohort_spec({"labels": cohort / "labels.csv", "features": cohort / "features"})
     settings = {name: Settings.from_flat({**SHARED, **own}) for name, own in VARIANTS[kind].items()}
     print(f"{kind}: {len(phantom.slides)} slides, {', '.join(settings)} ...", flush=True)
-    study = Study(cohorts={kind: spec}, variants=settings, seeds=MEMBERS[:1])
-    others = Study(cohorts={kind: spec}, variants={ENSEMBLE: settings[ENSEMBLE]}, seeds=MEMBERS[1:])
+    study = Study(cohorts={kind: spec}, variants=settings, folds=FOLDS, seeds=MEMBERS[:1])
+    others = Study(cohorts={kind: spec}, variants={ENSEMBLE: settings[ENSEMBLE]}, folds=FOLDS, seeds=MEMBERS[1:])
     runs = [cross_validate(each, folder / name) for each, name in ((study, "run"), (others, "more"))]
     truth, rows = {slide.bag.slide_id: slide for slide in phantom}, []
     for variant in settings:

@@ -36,6 +36,7 @@ COHORTS = {
     "arrangement, seed 11": {"kind": "arrangement", "seed": 11, "dim": 512},
     "position, seed 12": {"kind": "position", "seed": 12, "dim": 384},
 }
+FOLDS = 3
 PERMUTED = "arrangement, seed 11, labels permuted"
 PERMUTATION = 0  # seed
 
@@ -73,6 +74,7 @@ def make_study(work: Path) -> Study:
     return Study(
         cohorts={name: cohort_spec(source) for name, source in sources.items()},
         variants={name: Settings.from_flat({"method": name}) for name in PAPER_METHODS},
+        folds=FOLDS,
     )
 
 

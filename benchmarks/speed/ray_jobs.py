@@ -34,7 +34,7 @@ from .. import RESULTS, ROOT, paragraph, placed, provenance, where, write
 
 RESULT, PAGE = RESULTS / "ray_jobs.json", ROOT / "docs" / "cluster.md"
 COMMAND = "benchmarks.speed.ray_jobs --write"
-JOBS = 30
+JOBS, FOLDS = 30, 3
 SMALL = {"hidden": 16, "attention_dim": 8, "grid": 3, "k": 4, "patience": 0}
 
 
@@ -113,7 +113,7 @@ def study_of(cohort: Path, seeds: int, **options: Any) -> Study:
     variants = {
         name: Settings.from_flat({**SMALL, "method": name, **options}) for name in ("abmil", "graph-abmil+jigsaw")
     }
-    return Study(cohorts={"c": source}, variants=variants, seeds=tuple(range(seeds)), memory_gb=0.2)
+    return Study(cohorts={"c": source}, variants=variants, folds=FOLDS, seeds=tuple(range(seeds)), memory_gb=0.2)
 
 
 def thirty(cohort: Path, folder: Path, workers: int) -> dict[str, float]:

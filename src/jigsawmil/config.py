@@ -6,9 +6,7 @@ command line, study files, `SlideClassifier`, the report and docs/settings.md ar
 
 import dataclasses
 import difflib
-import tomllib
 from collections.abc import Callable, Iterable, Iterator, Mapping
-from pathlib import Path
 from typing import Any, NamedTuple, TypeVar, get_args
 
 from .errors import ConfigError
@@ -126,13 +124,3 @@ def from_mapping(cls: type[T], values: Mapping[str, Any], where: str = "settings
     for key in values:
         choose(f"{where}: key", key, known)
     return cls(**values)
-
-
-def read_toml(path: Path) -> dict[str, Any]:
-    """The values of a study file."""
-    try:
-        return tomllib.loads(path.read_text(encoding="utf-8"))
-    except OSError as error:
-        raise ConfigError(f"{path}: cannot be read ({error.strerror}); expected a study file.") from error
-    except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
-        raise ConfigError(f"{path}: not a TOML file ({error}).") from error

@@ -66,7 +66,7 @@ def test_the_options_have_the_defaults_of_the_settings() -> None:
 
 
 def test_options_and_set_make_one_settings() -> None:
-    options = MethodOptions(k=7, lambda_="0.25", more=["heads=4", "gated=true"])
+    options = MethodOptions(k=7, lambda_="0.25", gated=True, more=["heads=4"])
     assert options.settings("graph-abmil+jigsaw") == Settings(
         method="graph-abmil+jigsaw", k=7, lambda_=0.25, heads=4, gated=True
     )

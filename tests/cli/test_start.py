@@ -1,5 +1,6 @@
 """The program starts quickly: a verb imports what it needs, and --help imports no verb."""
 
+import os
 import subprocess
 import sys
 from pathlib import Path
@@ -70,7 +71,17 @@ def test_help_lists_every_verb_with_its_own_words() -> None:
     for name in VERBS:
         assert load_verb(name).help == helps[name]
         assert f"│ {name} " in printed
+    assert printed.index("Synthetic data") < printed.index("│ phantom ")  # the last panel
+    assert printed.index("│ validate ") < printed.index("Synthetic data")
     assert "List the encoders that extract knows" in printed
+
+
+@pytest.mark.parametrize(("typed", "offered"), [("jigsawmil comp", "compare"), ("jigsawmil train --gat", "--gated")])
+def test_a_shell_completes_verbs_and_options(typed: str, offered: str) -> None:
+    asked = {"_JIGSAWMIL_COMPLETE": "complete_bash", "COMP_WORDS": typed, "COMP_CWORD": str(typed.count(" "))}
+    words = [sys.executable, "-c", "from jigsawmil.cli import main; main()"]
+    done = subprocess.run(words, capture_output=True, text=True, env={**os.environ, **asked}, check=True)
+    assert offered in done.stdout.split()
 
 
 def test_a_wrong_verb_names_the_nearest() -> None:

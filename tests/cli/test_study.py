@@ -154,6 +154,25 @@ def test_the_papers_figures_are_printed_without_data(jigsawmil, file: Path) -> N
     assert f"{file}: found no figures of a paper, expected a table [published]" in said(ran)
 
 
+def test_what_init_writes_can_be_run(jigsawmil, cohort: Path, tmp_path: Path, monkeypatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    ran = jigsawmil("init", "mine")
+    assert ran.code == 0, ran.err
+    assert ran.out.splitlines()[-1] == "Next: jigsawmil check --labels mine/labels.csv --features mine/features"
+    missing = jigsawmil("check", "--labels", "mine/labels.csv", "--features", cohort / "features")
+    assert "3 labelled slides without a feature file: slide-1, slide-2, slide-3" in said(missing)
+    (tried,) = [line.split("jigsawmil ")[1] for line in ran.out.splitlines() if "--phantom" in line]
+    assert "phantom mine 40" in said(jigsawmil(*tried.split()))
+    again = jigsawmil("init", "mine")
+    assert again.code == 1
+    assert "study.toml and mine/labels.csv: found" in again.err
+    (tmp_path / "mine" / "labels.csv").write_bytes((cohort / "labels.csv").read_bytes())
+    (tmp_path / "mine" / "features").symlink_to(cohort / "features")
+    dry = jigsawmil("study", "mine/study.toml", "--dry-run")
+    assert dry.code == 0, dry.err
+    assert "mine 18" in said(dry)
+
+
 def test_a_dry_run_says_what_a_study_costs_and_writes_nothing(jigsawmil, tmp_path: Path, monkeypatch) -> None:
     monkeypatch.chdir(tmp_path)
     file = Path(__file__).parents[2] / "studies" / "table1-cancers.toml"

@@ -15,7 +15,7 @@ import pandas as pd
 import pytest
 
 from jigsawmil.bags.formats import read_bag
-from jigsawmil.cli import studies
+from jigsawmil.cli import starting
 from jigsawmil.cli.app import VERBS
 from jigsawmil.errors import JigsawmilError
 from jigsawmil.study import executors
@@ -61,10 +61,12 @@ def test_check_as_json(jigsawmil, given) -> None:
 
 
 def test_training_says_what_it_does(jigsawmil, given, quick, tmp_path: Path) -> None:
-    ran = jigsawmil("train", *given, *quick, "--method", "abmil+jigsaw", "--out", tmp_path / "model")
+    named = ["--positive", "tumour", "--method", "abmil+jigsaw"]
+    ran = jigsawmil("train", *given, *quick, *named, "--out", tmp_path / "model")
     assert ran.code == 0, ran.err
     first, one, two, last = ran.out.splitlines()
     assert first.startswith("18 slides of 15 patients: ")
+    assert first.endswith("; positive class tumour.")
     assert one.startswith("epoch 1/2  MIL 0.")
     assert "jigsaw" in two
     assert "lambda" in two
@@ -73,6 +75,18 @@ def test_training_says_what_it_does(jigsawmil, given, quick, tmp_path: Path) -> 
     assert sorted(path.name for path in (tmp_path / "model").iterdir()) == files
     card = load_model(tmp_path / "model")[1]
     assert (card.model.method, card.model.hidden, card.classes) == ("abmil+jigsaw", 16, ("normal", "tumour"))
+
+
+def test_a_positive_class_that_nobody_named_is_asked_for(jigsawmil, cohort: Path, tmp_path: Path, table: Table) -> None:
+    features = ["--features", cohort / "features"]
+    said = " ".join(jigsawmil("check", "--labels", cohort / "labels.csv", *features).out.split())
+    assert "Positive class: 'tumour', a guess" in said
+    assert "Name it: --positive tumour or --positive normal" in said
+    assert "guess" not in jigsawmil("check", "--labels", cohort / "labels.csv", *features, "--positive", "normal").out
+    labels = table(cohort / "labels.csv")
+    labels["label"] = (labels["label"] == "tumour").astype(int)  # 0 and 1 are no guess
+    labels.to_csv(tmp_path / "labels.csv", index=False)
+    assert "Positive class: '1'." in jigsawmil("check", "--labels", tmp_path / "labels.csv", *features).out
 
 
 def test_quiet_training_only_says_where_the_model_is(jigsawmil, given, quick, tmp_path: Path) -> None:
@@ -150,12 +164,12 @@ def test_a_model_of_patients_says_how_it_knows_them(jigsawmil, given, quick, coh
 
 def test_the_demo_runs_through(jigsawmil, tmp_path: Path, table: Table, monkeypatch) -> None:
     """The same steps on a cohort and with methods that take seconds."""
-    real, settings = studies.phantom_spec, Settings.from_flat
+    real, settings = starting.phantom_spec, Settings.from_flat
     small = {"slides": 12, "patches": 20, "dim": 16}
-    monkeypatch.setattr(studies, "phantom_spec", lambda kind, **knobs: real(kind, **knobs | small))
+    monkeypatch.setattr(starting, "phantom_spec", lambda kind, **knobs: real(kind, **knobs | small))
     quick = {"epochs": 1, "patience": 0, "hidden": 16, "attention_dim": 8}
     monkeypatch.setattr(Settings, "from_flat", lambda values: settings(values | quick))
-    monkeypatch.setattr(studies, "DEMO", ("abmil", "graph-abmil+jigsaw"))
+    monkeypatch.setattr(starting, "DEMO", ("abmil", "graph-abmil+jigsaw"))
     monkeypatch.chdir(tmp_path)
     ran = jigsawmil("demo", "--jobs", "1")
     assert ran.code == 0, ran.err

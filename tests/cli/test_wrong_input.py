@@ -55,8 +55,9 @@ VALUES = [
     (["--set", "heads"], ["--set heads", "KEY=VALUE"]),
     (["--set", "heads=3"], ["heads", "found 3", "divisor of hidden = 256"]),
     (["--set", "heads=2.5"], ["heads", "found 2.5", "a whole number"]),
-    (["--set", "gated=maybe"], ["gated", "'maybe'", "true or false"]),
-    (["--set", "dropout=1"], ["dropout", "found 1", "[0, 1)"]),
+    (["--set", "attention_bias=maybe"], ["attention_bias", "'maybe'", "true or false"]),
+    (["--set", "gated=true"], ["--set gated", "an option of its own. Use --gated,"]),
+    (["--dropout", "1"], ["dropout", "found 1", "[0, 1)"]),
     (["--set", "sigma=large"], ["sigma", "'large'", "max-knn"]),
     (["--set", "graph=delaunay"], ["graph", "'delaunay'", "knn, radius"]),
     (["--set", "k=3"], ["--set k", "an option of its own. Use --k,"]),
@@ -262,7 +263,7 @@ def test_predictions_are_a_file(refused: Said, model: Path, cohort: Path, tmp_pa
 def test_a_run_folder_of_other_settings(finished, refused: Said, given) -> None:
     run = finished[0]
     before = {path: path.stat().st_mtime_ns for path in run.rglob("*")}
-    same = ["compare", *given, "--methods", "abmil", "--out", run]
+    same = ["compare", *given, "--methods", "abmil", "--folds", "3", "--out", run]
     assert "epochs was 2, is 3" in refused(*same, "--epochs", "3")
     assert "other folds" in refused(*same, "--epochs", "2", "--seed", "1")
     assert "Give another --out" in refused(*same, "--epochs", "2", "--folds", "4")

@@ -3,15 +3,18 @@
 import csv
 import itertools
 from collections import Counter, defaultdict
+from functools import partial
 from pathlib import Path
 
 import numpy as np
 import pytest
 
+from jigsawmil.cohort import splits
 from jigsawmil.cohort.inner_splits import inner_split, member_splits
-from jigsawmil.cohort.splits import Fold, check_folds, describe_splits, design_of, make_folds
+from jigsawmil.cohort.splits import Fold, check_folds, describe_splits, design_of
 from jigsawmil.errors import SplitError
 
+make_folds = partial(splits.make_folds, folds=3)
 BRCA = Path(__file__).parents[2] / "../shared/data/clinical/tcga_brca_slides.csv"
 
 

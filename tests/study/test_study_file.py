@@ -219,6 +219,61 @@ def test_a_file_that_is_none(tmp_path: Path) -> None:
         read_study(tmp_path / "b.toml")
 
 
+YAML = """
+folds: 4
+seeds: [3, 1]
+shuffle_control: true
+memory_gb: 1
+cohorts:
+  one: {labels: data/labels.csv, features: data/features, splits: data/folds.json}
+  two:
+    labels: /abs/labels.tsv
+    features: ../features
+    label_column: subtype
+    mpp: 1
+defaults: {epochs: 7, lambda: balanced}
+variants:
+  abmil:
+  k 20:
+    method: graph-abmil+jigsaw
+    k: 20
+    lambda: 0.5
+"""
+
+
+def test_yaml_says_the_same_as_toml(tmp_path: Path) -> None:
+    (tmp_path / "s.yaml").write_text(YAML)
+    assert read_study(tmp_path / "s.yaml") == read_study(write(tmp_path, TOML))
+    (tmp_path / "s.yml").write_text(YAML.replace("epochs: 7", "lr: 1e-3").replace("subtype", "no"))
+    study = read_study(tmp_path / "s.yml")
+    assert study.variants["abmil"].train.lr == 1e-3  # in YAML 1.1 it would be text,
+    assert study.cohorts["two"].options.label_column == "no"  # and this would not
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "told"),
+    [
+        ("seeds: [3, 1]", "seeds: [3, 1", r"s.yaml: not a YAML file \(.*at line 4, column"),
+        ("seeds: [3, 1]", "folds: 3", r"s.yaml: not a YAML file \('folds' stands twice \(at line 3, column 1\)\)"),
+        ("folds: 4", "folds: !!python/name:os.system", r"not a YAML file \(could not .*at line 2, column 8"),
+        (YAML, "- 3", "s.yaml: not a YAML file .expected tables such as cohorts: and variants:"),
+        ("folds: 4", "fold: 4", "s.yaml: key: found 'fold', .*Did you mean 'folds'"),
+        ("k: 20", "k: twenty", "s.yaml: variants.k 20: k: found 'twenty', expected a whole number"),
+        ("memory_gb: 1", "memory_gb:", "memory_gb: found {}, expected a number"),
+    ],
+)
+def test_mistakes_in_yaml_are_named_with_their_line(tmp_path: Path, old: str, new: str, told: str) -> None:
+    (tmp_path / "s.yaml").write_text(YAML.replace(old, new))
+    with pytest.raises(ConfigError, match=told):
+        read_study(tmp_path / "s.yaml")
+
+
+def test_a_study_that_says_no_folds_has_five_and_the_papers_three(tmp_path: Path) -> None:
+    assert read_study(write(tmp_path, GOOD)).folds == 5
+    assert read_study(write(tmp_path, GOOD + '[defaults]\npreset = "paper"')).folds == 3
+    assert read_study(write(tmp_path, "folds = 4\n" + GOOD + '[defaults]\npreset = "paper"')).folds == 4
+
+
 def test_a_preset_holds_for_all_variants_or_for_one(tmp_path: Path) -> None:
     found = read_study(write(tmp_path, TOML.replace("epochs = 7", 'epochs = 7\npreset = "paper"'))).variants
     assert found["k 20"] == Settings.preset("paper", method="graph-abmil+jigsaw", epochs=7, k=20, lambda_=0.5)

@@ -14,7 +14,8 @@ from .verb import Verb, plain
 
 # Verbs in the order of work, as --help shows them, and the module of each: only the one asked for is imported.
 VERBS = {
-    "demo": "studies",
+    "demo": "starting",
+    "init": "starting",
     "labels": "recipes",
     "tissue": "slides",
     "extract": "extract",
@@ -36,6 +37,7 @@ VERBS = {
     "phantom": "cohorts",
     "paint": "slides",
 }
+SYNTHETIC = ("phantom", "paint")  # a panel of their own in --help
 
 
 class Verbs(TyperGroup):
@@ -43,7 +45,9 @@ class Verbs(TyperGroup):
 
     def __init__(self, **given: Any) -> None:
         super().__init__(**given)
-        self.commands = {name: Verb(name=name) for name in VERBS}  # as long as nobody asks for more
+        self.commands = {
+            name: Verb(name=name, rich_help_panel="Synthetic data" if name in SYNTHETIC else None) for name in VERBS
+        }  # as long as nobody asks for more
 
     def get_params(self, ctx: Any) -> list[Any]:
         return plain(super().get_params(ctx))
@@ -117,7 +121,6 @@ app = typer.Typer(
     cls=Verbs,
     no_args_is_help=True,
     context_settings={"help_option_names": ["--help", "-h"]},
-    add_completion=False,
     pretty_exceptions_enable=False,
     rich_markup_mode=MARKUP,
     help="Slide-level classifiers that use the position of every patch. Start with `jigsawmil demo`.",

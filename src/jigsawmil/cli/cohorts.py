@@ -119,9 +119,10 @@ def patches(
     """
     from ..report.patch_tables import patch_tables, published_patch_table
     from ..study.published import published_patches
+    from ..study.study_text import STUDY_SUFFIXES
     from .terminal import print_stacked
 
-    file = sources[0] if len(sources) == 1 and sources[0].suffix == ".toml" else None
+    file = sources[0] if len(sources) == 1 and sources[0].suffix.lower() in STUDY_SUFFIXES else None
     if (phantom or published) and file is None:
         raise ConfigError(f"{sources[0]}: --phantom and --published need one study file, such as s.toml.")
     if file and any(reading.reading.values()):
@@ -142,16 +143,16 @@ def patches(
 
 
 def _of_study(file: Path, phantom: bool) -> "tuple[dict[str, PatchStatistics], Published | None]":
-    from ..config import read_toml
     from ..study.patches import cohort_patches, standin_patches
     from ..study.published import patches_in
     from ..study.study_file import read_study
+    from ..study.study_text import read_values
     from .ahead import check_data
 
     study = read_study(file)
     if not phantom:
         check_data(study, file)
-    return standin_patches(study) if phantom else cohort_patches(study), patches_in(read_toml(file), file.name)
+    return standin_patches(study) if phantom else cohort_patches(study), patches_in(read_values(file), file.name)
 
 
 def _of_folders(folders: list[Path], reading: ReadingOptions) -> "dict[str, PatchStatistics]":

@@ -95,7 +95,9 @@ def with_settings(cls: type[C]) -> type[C]:
     for setting in settings_of(Settings):
         if setting.option:
             textual = setting.kind == str | float  # the command line has text only, see `Settings.from_flat`
-            flag = f"--{setting.name.rstrip('_').replace('_', '-')}"
+            name = setting.name.rstrip("_").replace("_", "-")
+            on = any(row.settings.get(setting.name) is True for row in METHODS.values())  # in a method: it can be off
+            flag = f"--{name}/--no-{name}" if on else f"--{name}"
             paper = PAPER.get(setting.name, setting.default)
             values = f"{setting.default}" + (f" ({paper} with --preset paper)" if paper != setting.default else "")
             option = typer.Option(flag, help=f"{setting.help} Default: {values}.")
@@ -122,7 +124,7 @@ class MethodOptions:
         list[str] | None,
         typer.Option(
             "--set",
-            help="Any other setting: --set heads=4 --set gated=true. docs/settings.md lists them. An unknown name "
+            help="Any other setting: --set heads=4 --set hidden=128. docs/settings.md lists them. An unknown name "
             "prints the valid ones.",
         ),
     ] = None

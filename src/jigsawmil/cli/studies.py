@@ -1,4 +1,4 @@
-"""Verbs that cross-validate: the demo, a comparison, a study file.
+"""Verbs that cross-validate: a comparison, a study file.
 
 What computes is imported when a verb runs: its --help and its wrong flags need none of it.
 """
@@ -8,58 +8,21 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from ..cohort.options import FOLDS
 from ..errors import ConfigError
-from ..files import writing_to
-from ..nn.options import DEFAULT_METHOD, METHODS, PAPER_METHOD, PAPER_METHODS, check_method
-from ..synthetic.phantom_options import phantom_spec
-from ..train.presets import preset_method
-from ..train.settings import Settings
+from ..nn.options import DEFAULT_METHOD, METHODS, PAPER_METHODS, check_method
+from ..train.presets import PAPER_FOLDS, preset_folds, preset_method
 from .ahead import check_data, draw_standins, show_cost, show_published, study_settings
 from .app import app
-from .arguments import Jobs, Memory, Out, Quiet, RunOut, Seed, TableOptions
+from .arguments import Memory, Quiet, RunOut, Seed, TableOptions
 from .choosing import ChooseOptions
 from .groups import grouped
 from .options import MethodOptions, TargetOptions, WhereOptions
-from .screen import console, tracked
 
 if TYPE_CHECKING:
     pass
 
 COMPARED = ("abmil", DEFAULT_METHOD)  # unless methods are named: what needs no positions, and what we recommend
-DEMO, QUICK = ("abmil", PAPER_METHOD, DEFAULT_METHOD), {"epochs": 12, "patience": 4, "members": 1}
-
-
-@app.command()
-def demo(out: Out = Path("demo"), jobs: Jobs = 2, quiet: Quiet = False) -> None:
-    """Try it out: a synthetic cohort whose label is the arrangement of patches, three methods, a report. Three minutes.
-
-    Example: `jigsawmil demo --out demo`
-    """
-    from ..report.page import write_report
-    from ..study.run_folder import RunFolder
-    from ..study.study import Study, cohort_spec
-    from ..synthetic.phantom import phantom_slides, write_phantom
-    from .show import show_study
-
-    screen, cohort = console(), out / "cohort"
-    if not cohort.exists():
-        if out.is_dir() and any(out.iterdir()):
-            raise ConfigError(f"--out {out}: found files that are not from a demo. Give a new or empty folder.")
-        spec = phantom_spec("arrangement", slides=100, seed=0)
-        with writing_to(out):
-            slides = phantom_slides(spec)
-            write_phantom(tracked(slides, spec.slides, "Drawing 100 phantom slides", screen, quiet), cohort)
-    screen.print(
-        "100 slides with the same patches in the same numbers: finely mixed in one class, clustered in the other. "
-        "Only a model that uses patch positions can separate them; ABMIL should be at chance (AUROC 0.5).\n"
-    )
-    study = Study(
-        cohorts={"arrangement": cohort_spec({"labels": cohort / "labels.csv", "features": cohort / "features"})},
-        variants={name: Settings.from_flat({"method": name, **QUICK}) for name in DEMO},
-        attention=True,
-    )
-    show_study(study, out / "run", WhereOptions(jobs), quiet)
-    screen.print(f"The report: {write_report(out / 'run', RunFolder(out / 'run').report)}", soft_wrap=True)
 
 
 @app.command()
@@ -78,7 +41,10 @@ def compare(
             show_default=f"{','.join(COMPARED)}; with --preset paper its five",
         ),
     ] = None,
-    folds: Annotated[int, typer.Option(help="Folds of the cross-validation.")] = 3,
+    folds: Annotated[
+        int | None,
+        typer.Option(help=f"Folds of the cross-validation. Default: {FOLDS} ({PAPER_FOLDS} with --preset paper)."),
+    ] = None,
     seed: Seed = 0,
     seeds: Annotated[int, typer.Option(min=1, help="Number of repetitions, each with its own folds and seed.")] = 1,
     splits: Annotated[
@@ -117,7 +83,7 @@ def compare(
     study = Study(
         cohorts={"cohort": source},
         **with_choices(variants, {} if choice is None else dict.fromkeys(variants, choice), default=not choose_only),
-        folds=folds,
+        folds=preset_folds(method.preset) if folds is None else folds,
         seeds=tuple(range(seed, seed + seeds)),
         splits={"cohort": str(splits)} if splits else {},
         by_site=by_site,
@@ -132,7 +98,7 @@ def compare(
 @grouped
 def study_file(
     where: WhereOptions,
-    file: Annotated[Path, typer.Argument(help="Study file (TOML).")],
+    file: Annotated[Path, typer.Argument(help="Study file (TOML or YAML).")],
     out: Annotated[
         str | None,
         typer.Option(help="Folder or fsspec URL to write to; runs/NAME by default, runs/NAME-phantom with --phantom."),

@@ -16,7 +16,7 @@ from ..tasks import Task, choose_task, sort_classes
 from .covariates import Covariate, check_patients, recognise
 from .feature_audit import mixed_features, same_features, slide_faults
 from .labels import COVARIATE, LabelTable, listed
-from .overview import Overview, overview
+from .overview import Overview, guessed_positive, overview
 from .tables import MISSING, is_unknown
 
 Severity = Literal["error", "note"]
@@ -276,16 +276,19 @@ def audit(
         for name, why in zip(problem.names, problem.details or [""] * len(problem.names), strict=True)
     ]
     once = tuple({entry.name: entry for entry in reversed(left_out)}.values())[::-1]  # by its first reason
-    seen = overview(labels.columns, entries, _positive([entry.label for entry in entries], kind, positive))
+    classes = _two_classes([entry.label for entry in entries], kind, positive)
+    guess = guessed_positive(classes) if classes and positive is None else ""
+    seen = overview(labels.columns, entries, classes[-1] if classes else None, guess)
     return Audit(labels.source, tuple(tell.problems), entries, once, kind, seen, columns)
 
 
-def _positive(labels: Sequence[str], task: Task, positive: str | None) -> str | None:
-    """The class that is called positive; None if there is none, or if the labels do not fit the task."""
+def _two_classes(labels: Sequence[str], task: Task, positive: str | None) -> Sequence[str]:
+    """The classes, the positive one last; none if no class is called positive, or if the labels do not fit the task."""
     try:
-        return task.positive(task.targets(labels, positive).classes) if labels else None
+        classes = task.targets(labels, positive).classes if labels else ()
     except LabelError:
-        return None
+        return ()
+    return classes if classes and task.positive(classes) is not None else ()
 
 
 class _Row(NamedTuple):

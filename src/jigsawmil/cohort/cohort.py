@@ -344,7 +344,7 @@ def _build(
         for e, value in zip(entries, values.tolist(), strict=True)
     )
     encoder = next((entry.info.encoder for entry in entries if entry.info.encoder), None)
-    notes = tuple(map(str, report.notes))
+    notes = tuple(filter(None, [report.overview.guess, *map(str, report.notes)]))
     infos = [entry.info for entry in entries]
     tiles, encoding = _common(info.tiles for info in infos), _common(info.encoding for info in infos)
     return Cohort(

@@ -13,6 +13,7 @@ from ..config import setting
 READING = ("mpp", "patch_size", "unit", "features_key", "coords_key")  # options of `read_bag`
 TARGET = ("positive", "ordinal", "task")  # what the labels mean
 PATH_OPTIONS = ("slide_table",)
+FOLDS = 5  # of a cross-validation, where nobody says otherwise
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -10,6 +10,7 @@ import numpy as np
 from ..bags.spelling import spellings
 from ..errors import SplitError
 from .by_patient import Label, is_id, labels_by_patient, patients_per_class, same_length, slides_by_patient, strata_of
+from .options import FOLDS
 
 PARTS = ("train", "val", "test")
 Design = Literal["cross-validation", "hold-out", "repeated hold-out"]
@@ -33,7 +34,7 @@ def make_folds(
     patient_ids: Sequence[str],
     labels: Sequence[Label],
     *,
-    folds: int = 3,
+    folds: int = FOLDS,
     seed: int = 0,
     sites: Sequence[str] | None = None,
     allow_similar: bool = False,

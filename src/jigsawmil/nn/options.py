@@ -215,8 +215,8 @@ class ModelOptions:
     )
     attention_dim: int = setting(128, "Rows of V in the attention pooling.")
     attention_bias: bool = setting(True, "A bias beside V in the attention pooling; the paper's equation has none.")
-    gated: bool = setting(False, "Gated attention pooling (Ilse et al. 2018).")
-    dropout: float = setting(0.0, "Dropout after each layer of the encoder.")
+    gated: bool = setting(False, "Gated attention pooling (Ilse et al. 2018).", option=True)
+    dropout: float = setting(0.0, "Dropout after each layer of the encoder.", option=True)
     input_dropout: float = setting(0.0, "Dropout of the features before the first layer of the encoder.")
     edge_dropout: float = setting(
         0.0,
@@ -250,6 +250,7 @@ class ModelOptions:
         0,
         "Number of patch kinds whose co-occurrence among neighbours is added to the pooled state before the head "
         "(graph methods); 0: none, as in the paper.",
+        option=True,
         part=GRAPH,
     )
     covariates: bool = setting(

@@ -48,7 +48,8 @@ def validation_answer(run: Run) -> Answer:
 
 def validation_table(run: Run) -> Table:
     """Every figure by slide, by patient and as training states it."""
-    columns, full = _columns(run), measure_of(run.summary).full
+    columns, measure = _columns(run), measure_of(run.summary)
+    full = measure.full
     rows = [[f"{full} [95 % interval]", *(bounded(*_area(values)) for values in columns.values())]]
     for kind, (low, high) in BOUNDS.items():
         cells = [_span(_value(values, low), _value(values, high)) for values in columns.values()]
@@ -60,9 +61,10 @@ def validation_table(run: Run) -> Table:
             rows.append([WORDS.get(name, header.replace("\n", " ")), *map(number, found)])
     for name, words in COUNTS.items():
         rows.append([words, *(f"{int(_value(values, name)):,}" for values in columns.values())])
+    of = measure.of(run.summary["positive"].iloc[0] if "positive" in run.summary else None)
     first, *others = zip(*rows, strict=True)
     shown = [Column(name, list(cells)) for name, cells in zip(columns, others, strict=True)]
-    return Table("", [Column("", list(first), name=True), *shown], _notes(run))
+    return Table(of[:1].upper() + of[1:], [Column("", list(first), name=True), *shown], _notes(run))
 
 
 def validation_section(run: Run, colour: str) -> Html:

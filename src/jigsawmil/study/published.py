@@ -6,8 +6,9 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from ..config import check_type, choose, read_toml, require
+from ..config import check_type, choose, require
 from ..errors import ConfigError
+from .study_text import read_values
 
 FIGURE = re.compile(r"(\d*\.?\d+)(?:\s*(?:±|\+-|\+/-)\s*(\d*\.?\d+))?")
 EXPECTED = 'an AUC such as 0.93, or "0.93 ± 0.02"'
@@ -122,7 +123,7 @@ def _entries(table: Any, names: list[str], where: str, expected: str) -> dict[st
 
 
 def _alone(path: Path, key: str, read: Callable[[Mapping[str, Any], str], Published | None]) -> Published:
-    values = read_toml(path)
+    values = read_values(path)
     for name in ("cohorts", "variants"):
         require(f"{path.name}: {name}", values.get(name, {}), isinstance(values.get(name, {}), dict), "a table")
     found = read(values, path.name)

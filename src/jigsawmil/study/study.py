@@ -7,7 +7,7 @@ from typing import Any
 
 from ..bags.join import one_folder
 from ..cohort.cohort import Cohort
-from ..cohort.options import TARGET, CohortOptions
+from ..cohort.options import FOLDS, TARGET, CohortOptions
 from ..config import check_types, choose, from_mapping, require
 from ..errors import ConfigError
 from ..nn.options import COVARIATES, peek_method
@@ -44,7 +44,7 @@ class Study:
     cohorts: Mapping[str, CohortSpec]
     variants: Mapping[str, Settings]
     choices: Mapping[str, Choice] = field(default_factory=dict)
-    folds: int = 3
+    folds: int = FOLDS
     seeds: tuple[int, ...] = (0,)
     splits: Mapping[str, str] = field(default_factory=dict)
     by_site: bool = False

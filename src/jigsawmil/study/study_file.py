@@ -1,17 +1,19 @@
-"""A study read from a TOML file."""
+"""A study read from a file."""
 
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
 from ..cohort.options import PATH_OPTIONS, CohortOptions
-from ..config import check_type, choose, plain_kind, read_toml, require, settings_of
+from ..config import check_type, choose, plain_kind, require, settings_of
 from ..errors import ConfigError
 from ..synthetic.standins import read_standin
 from ..train.choice import Choice
+from ..train.presets import DEFAULT_PRESET, preset_folds
 from ..train.settings import Settings, check_names, unused
 from .published import figures_in, patches_in
 from .study import Study, cohort_spec, with_choices
+from .study_text import read_values
 
 STUDY_KEYS = ("folds", "seeds", "by_site", "shuffle_control", "attention", "memory_gb")
 CHOOSE_KEYS = {"choose_folds": int, "choose_repeats": int, "choose_most": int, "choose_only": bool}
@@ -21,14 +23,14 @@ COHORT_KEYS = dict.fromkeys(PATHS, str) | {s.name: plain_kind(s.kind) for s in s
 
 
 def read_study(path: str | Path, settings: Mapping[str, Any] | None = None) -> Study:
-    """A study from TOML; paths in it are relative to the file. An unknown key is an error that names it.
+    """A study from TOML or YAML; paths in it are relative to the file. An unknown key is an error that names it.
 
     settings: of all variants that use them, over what the file says.
 
     Example: `read_study("studies/table5-k.toml").variants`
     """
     path = Path(path)
-    values = read_toml(path)
+    values = read_values(path)
     cohort_tables, variant_tables, defaults = (
         dict(_table(values.get(key, {}), f"{path.name}: {key}")) for key in ("cohorts", "variants", "defaults")
     )
@@ -71,6 +73,7 @@ def read_study(path: str | Path, settings: Mapping[str, Any] | None = None) -> S
     published = figures_in(values, path.name)
     patches_in(values, path.name)  # `jigsawmil patches` prints them; a mistake in them is an error in any case
     given = {key: values[key] for key in STUDY_KEYS if key in values}
+    given.setdefault("folds", preset_folds(defaults.get("preset", DEFAULT_PRESET), f"{path.name}: defaults: preset"))
     if "seeds" in given:
         require(f"{path.name}: seeds", given["seeds"], isinstance(given["seeds"], list), "a list such as [0, 1]")
         given["seeds"] = tuple(given["seeds"])

@@ -64,12 +64,13 @@ class TrainConfig:
         0.0, "Share of a slide's patches left out at each training step, with their edges; drawn again at each step."
     )
     clip: float = setting(5.0, "Largest norm of the gradient; 0: no limit.")
-    class_weights: bool = setting(False, "Weigh classes by their rarity.")
+    class_weights: bool = setting(False, "Weigh classes by their rarity.", option=True)
     device: str = setting("auto", "auto, cpu, cuda, cuda:1.", option=True)
     precision: str = setting(
         "float32",
         "float32; bfloat16 or float16 autocast if the device has it; auto: bfloat16 where the device computes in it "
         "natively, else float32.",
+        option=True,
     )
 
     def __post_init__(self) -> None:

@@ -7,6 +7,7 @@ shows both side by side.
 from collections.abc import Mapping
 from typing import Any
 
+from ..cohort.options import FOLDS
 from ..config import choose
 from ..nn.options import DEFAULT_METHOD, PAPER_METHOD
 
@@ -60,6 +61,7 @@ PAPER: dict[str, Any] = {
     "epochs": 20,
     "patience": 0,
 }
+PAPER_FOLDS = 3  # of most of its tables; Table 2 has 10
 PRESETS: Mapping[str, Mapping[str, Any]] = {DEFAULT_PRESET: {}, "paper": PAPER}
 
 
@@ -72,3 +74,8 @@ def preset_values(name: str, where: str = "preset") -> dict[str, Any]:
 def preset_method(name: str, where: str = "preset") -> str:
     """The method of a preset, if no other is named."""
     return str(preset_values(name, where).get("method", DEFAULT_METHOD))
+
+
+def preset_folds(name: str, where: str = "preset") -> int:
+    """The folds of a cross-validation in a preset, if nobody says otherwise."""
+    return PAPER_FOLDS if preset_values(name, where) else FOLDS
