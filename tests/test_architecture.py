@@ -7,6 +7,7 @@ PACKAGE = Path(__file__).parent.parent / "src" / "jigsawmil"
 ARROW = [
     *("bags", "slides", "statistics", "tasks", "cohort", "synthetic"),
     *("graph_config", "graph_kernels", "graph", "nn", "train", "maps", "study", "cluster", "report", "viewer"),
+    "doctor",
 ]
 GROUND = {"errors", "files", "config", "drawing", "lazy", "registry", "version"}  # may import errors and files only
 OUTSIDE = {"cli", "__init__", "__main__"}  # above everything

@@ -9,7 +9,7 @@ from . import ROOT
 PAGE = ROOT / "docs" / "api.md"
 PARTS = (
     *("bags", "slides", "statistics", "tasks", "cohort", "synthetic"),
-    *("nn", "train", "maps", "study", "report"),
+    *("nn", "train", "maps", "study", "report", "doctor"),
 )
 PUBLIC = ("jigsawmil", *(f"jigsawmil.{part}" for part in PARTS))
 HEAD = """# Python interface

@@ -36,6 +36,7 @@ VERBS = {
     "validate": "validation",
     "phantom": "cohorts",
     "paint": "slides",
+    "doctor": "doctor",
 }
 SYNTHETIC = ("phantom", "paint")  # a panel of their own in --help
 
