@@ -21,6 +21,17 @@ def pairs(*rows: tuple[str, str, float, float]) -> pd.DataFrame:
     return pd.DataFrame(found).assign(difference=-0.2, fold_difference=-0.1, auc_a=0.6, auc_b=0.8, level="slide")
 
 
+def test_a_perfect_ranking_of_few_cases_is_told_from_chance() -> None:
+    """5 positives of 30 in order: one arrangement of 142,506, so no luck."""
+    rows = [
+        {"variant": "graph", "seed": 0, "fold": i % 5, "slide_id": f"s{i}", "patient_id": f"p{i}", "label": name, **own}
+        for i in range(30)
+        for name, own in [("pos" if i < 5 else "neg", {"probability": 1 - i / 30})]
+    ]
+    found = summarise(pd.DataFrame(rows).assign(cohort="c"), ("neg", "pos"))
+    assert answer(found, pd.DataFrame(), "graph").headline.endswith("AUC of 1.000 [0.770, 1.000], better than chance.")
+
+
 TWO = summary(abmil=(0.6, 0.52, 0.7), graph=(0.8, 0.7, 0.9))
 
 

@@ -7,13 +7,20 @@ import numpy as np
 import pandas as pd
 import pytest
 from scipy.special import expit, logit
-from scipy.stats import norm
+from scipy.stats import mannwhitneyu, norm
 from sklearn import metrics as reference
 from sklearn.linear_model import LogisticRegression
+from tools.auroc_coverage import coverage
 
 from jigsawmil.errors import StudyError
 from jigsawmil.statistics.bands import curve
-from jigsawmil.statistics.intervals import bootstrap_interval, component_variance, delong_interval, placements
+from jigsawmil.statistics.intervals import (
+    bootstrap_interval,
+    component_variance,
+    delong_interval,
+    newcombe_interval,
+    placements,
+)
 from jigsawmil.statistics.metrics import (
     auc,
     average_precision,
@@ -118,7 +125,7 @@ def test_two_cases() -> None:
     assert (got["auc"], got["balanced_accuracy"], got["f1"]) == (1, 1, 1)
     area, low, high = delong_interval([0, 1], [0.3, 0.6])
     assert (area, high) == (1, 1)
-    assert low == pytest.approx(0.025)
+    assert 0 < low <= 0.5  # two cases in order are no evidence
 
 
 @pytest.mark.parametrize(
@@ -143,7 +150,7 @@ def test_nan_scores_are_refused_by_position() -> None:
 
 
 @pytest.mark.parametrize("ties", [False, True])
-@pytest.mark.parametrize("n", [11, 60, 301])
+@pytest.mark.parametrize("n", [45, 60, 301])
 def test_fast_delong_equals_the_definition(n: int, ties: bool) -> None:
     y, p = draw(n, n, 2, ties)
     area, variance = by_definition(y, p[:, 1])
@@ -171,23 +178,47 @@ def test_delong_does_not_see_a_monotone_change_of_scores() -> None:
     assert delong_interval(y, p[:, 1]) == pytest.approx(delong_interval(y, logit(p[:, 1]) ** 3))
 
 
-def test_perfect_separation_keeps_its_doubt() -> None:
-    y = np.repeat([0, 1], [30, 20])
-    area, low, high = delong_interval(y, y)
-    assert (area, high) == (1, 1)
-    assert low == pytest.approx(0.025 ** (1 / 20))
-    area, low, high = delong_interval(y, -y)
-    assert (area, low) == (0, 0)
-    assert high == pytest.approx(1 - 0.025 ** (1 / 20))
-    assert low < bootstrap_interval(y, np.stack([1 - y, y], 1), np.arange(50), np.random.default_rng(0)).low < 0.9
+def hanley_mcneil(area: float, m: int, n: int) -> float:
+    """The variance as Hanley and McNeil write it, with Newcombe's common number of cases."""
+    q1, q2, others = area / (2 - area), 2 * area**2 / (1 + area), (m + n) / 2 - 1
+    return (area * (1 - area) + others * (q1 + q2 - 2 * area**2)) / (m * n)
+
+
+@pytest.mark.parametrize(("area", "m", "n"), [(1.0, 5, 25), (0.992, 5, 25), (0.7, 20, 30), (0.0, 20, 30)])
+def test_newcombes_bounds_solve_his_equation(area: float, m: int, n: int) -> None:
+    for bound in newcombe_interval(area, m, n)[1:]:
+        if bound not in (0, 1):
+            assert (area - bound) ** 2 == pytest.approx(norm.ppf(0.975) ** 2 * hanley_mcneil(bound, m, n))
+
+
+def test_perfect_separation_is_told_from_chance_as_the_exact_test_of_ranks_has_it() -> None:
+    for m, n in ((1, 1), (1, 20), (2, 6), (2, 8), (3, 3), (3, 5), (5, 25)):
+        y = np.repeat([0, 1], [n, m])
+        exact = mannwhitneyu(np.arange(m) + n, np.arange(n), method="exact").pvalue
+        area, low, high = delong_interval(y, y)
+        assert (area, high, low > 0.5) == (1, 1, exact < 0.05)
+        assert delong_interval(y, -y) == pytest.approx((0, 0, 1 - low))
+    assert low == pytest.approx(0.77, abs=0.005)
+    p = np.stack([1 - y, y], 1)
+    assert bootstrap_interval(y, p, np.arange(30), np.random.default_rng(0)) == pytest.approx((1, low, 1))
+
+
+def test_near_one_the_interval_covers_and_does_not_jump() -> None:
+    """DeLong's alone would: one misplaced pair of 125 had [0.93, 1.00], none [0.48, 1]."""
+    covered = coverage(5, 25, (0.95, 0.98), 400) | coverage(10, 90, (0.95,), 300, spread=2.0)
+    assert all(share > 0.9 for share in covered.values()), covered
+    y = np.repeat([0, 1], [25, 5])
+    near = delong_interval(y, np.r_[:25, 23.5, 25:29])
+    assert near.value == pytest.approx(0.992)
+    assert 0 < delong_interval(y, np.arange(30)).low - near.low < 0.03
 
 
 def test_constant_scores_are_chance_and_wide() -> None:
     y = np.repeat([0, 1], 20)
     area, low, high = delong_interval(y, np.full(40, 0.3))
     assert area == 0.5
-    assert low < 0.25
-    assert high > 0.75
+    assert low < 0.35
+    assert high > 0.65
 
 
 def test_delong_covers_the_truth() -> None:

@@ -1,12 +1,15 @@
-"""Intervals: DeLong's of an AUC, from the placements of cases, and the bootstrap over patients of any figure.
+"""Intervals: DeLong's of an AUC, from the placements of cases, Newcombe's where few cases are misranked, and the
+bootstrap over patients of any figure.
 
 Definitions, references and limits: docs/statistics.md.
 """
 
+from math import comb
 from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import ArrayLike
+from scipy.optimize import brentq
 from scipy.special import expit, logit
 from scipy.stats import norm, rankdata
 
@@ -14,6 +17,7 @@ from .metrics import Booleans, Floats, Integers, auc, judged_columns, macro_auc,
 
 BOOTSTRAP_BLOCK = 4_000_000  # resamples x cases held in memory at once
 RESAMPLES = 2000
+FEW = 5  # misranked cases (or patients) of a class, below which they do not show how much they vary
 SAME = 1e-12  # width of an interval, or spread of a difference, that is rounding alone
 NO_VARIANCE = 1e-24  # rounding leaves about 1e-32; one misplaced case among 100,000 leaves more than this
 
@@ -83,19 +87,59 @@ def delong_interval(y: ArrayLike, s: ArrayLike, level: float = 0.95, clusters: A
     """AUC with DeLong's interval on the logit scale, so that it stays within [0, 1].
 
     clusters (case,): the patient of each slide; their slides then count as dependent (Obuchowski 1997).
-    Where the variance is 0 or unknown (perfect separation, constant scores, one case of a class) a distribution-free
-    bound stands in for it: wide, but true.
+    DeLong's variance comes from how much the misranked cases of each class vary. With fewer than FEW of a class
+    (perfect separation has none), or without a variance, the interval is Newcombe's.
 
     Example: `delong_interval([0, 0, 1, 1], [0.1, 0.4, 0.3, 0.9]).high`
     """
     area = auc(y, s)
     if np.isnan(area):
         return Interval(area, area, area)
-    variance = component_variance(y, placements(y, s), clusters)
-    if not variance > NO_VARIANCE or area in (0.0, 1.0):
-        return distribution_free(area, independent_pairs(y, clusters), level)
+    components = placements(y, s)
+    variance = component_variance(y, components, clusters)
+    if not variance > NO_VARIANCE or _misranked(y, components, clusters) < FEW:
+        return newcombe_interval(area, *sides(y, clusters), level)
     half = norm.ppf(0.5 + level / 2) * np.sqrt(variance) / (area * (1 - area))
     return Interval(area, float(expit(logit(area) - half)), float(expit(logit(area) + half)))
+
+
+def newcombe_interval(area: float, positives: int, negatives: int, level: float = 0.95) -> Interval:
+    """Newcombe's method 5 (2006): all areas whose standard error, by Hanley and McNeil's exponential model, lets this
+    one occur. The error is that of the area asked about, so the interval has a width also at AUC 0 and 1.
+
+    At perfect separation of so few cases that the exact test of ranks does not reject, it includes 0.5.
+
+    Example: `newcombe_interval(1.0, 5, 25).low  # 0.77`
+    """
+    quantile, mean = norm.ppf(0.5 + level / 2), (positives + negatives) / 2 - 1
+
+    def error(a: float) -> float:
+        share = 1 + mean * (1 - a) / (2 - a) + mean * a / (1 + a)
+        return float(quantile * np.sqrt(a * (1 - a) * share / (positives * negatives)))
+
+    edge = 1e-9  # at 0 and 1 themselves the error is 0
+    inside = min(max(area, edge), 1 - edge)
+    low = 0.0 if area == 0 else float(brentq(lambda a: area - a - error(a), edge / 2, inside))
+    high = 1.0 if area == 1 else float(brentq(lambda a: a - area - error(a), inside, 1 - edge / 2))
+    if area in (0.0, 1.0) and 2 / comb(positives + negatives, positives) > 1 - level:
+        low, high = min(low, 0.5), max(high, 0.5)
+    return Interval(area, low, high)
+
+
+def sides(y: ArrayLike, clusters: ArrayLike | None = None) -> tuple[int, int]:
+    """How many independent cases, or patients, are positive, and how many negative."""
+    positive = np.asarray(y, dtype=bool)
+    group = _codes(np.arange(len(positive)) if clusters is None else clusters)
+    return len(np.unique(group[positive])), len(np.unique(group[~positive]))
+
+
+def _misranked(y: ArrayLike, components: Floats, clusters: ArrayLike | None) -> int:
+    """Cases, or patients, that are not ranked rightly (or not wrongly) against all of the other class; of the class
+    that has fewer."""
+    of = np.arange(len(components)) if clusters is None else np.asarray(clusters)
+    positive = np.asarray(y, dtype=bool)
+    extremes = (components < 1, components > 0)
+    return min(len(np.unique(of[side & some])) for side in (positive, ~positive) for some in extremes)
 
 
 def bootstrap_interval(
@@ -109,8 +153,8 @@ def bootstrap_interval(
 ) -> Interval:
     """(Macro) AUC with a percentile interval over resampled patients, see `resampled_patients`.
 
-    If all resamples agree (perfect separation), they say nothing about uncertainty, and the interval is the
-    distribution-free one of `delong_interval`.
+    If all resamples agree (perfect separation), they say nothing about uncertainty, and the interval is Newcombe's, of
+    the class with the widest.
 
     Example: `bootstrap_interval(y, p, patients, np.random.default_rng(0)).low`
     """
@@ -126,7 +170,8 @@ def bootstrap_interval(
         areas.append(np.mean([weighted_auc(truth == c, prob[:, c], weight) for c in columns], axis=0))
     found = percentile_interval(area, np.concatenate(areas), level)
     if found.high - found.low < SAME:
-        return distribution_free(area, min(independent_pairs(truth == c, patients) for c in columns), level)
+        each = [newcombe_interval(area, *sides(truth == c, patients), level) for c in columns]
+        return max(each, key=lambda one: one.high - one.low)
     return found
 
 
@@ -199,9 +244,9 @@ def weighted_auc(positive: Booleans, s: Floats, weight: Floats) -> Floats:
 
 
 def distribution_free(area: float, pairs: int, level: float) -> Interval:
-    """Of an AUC or C-index: bounds that hold for any distribution of scores, from disjoint pairs of independent cases.
+    """Of a C-index: bounds that hold for any distribution of scores, from disjoint pairs of independent cases.
 
-    AUC 1 needs all `pairs` won: Clopper-Pearson. In between: Hoeffding's inequality for U-statistics.
+    C 1 needs all `pairs` won: Clopper-Pearson. In between: Hoeffding's inequality for U-statistics.
     """
     tail = (1 - level) / 2
     if pairs == 0:
