@@ -18,7 +18,7 @@ from torch import Tensor
 from .bags.bag import FARTHEST, Bag
 from .errors import FeatureError
 from .graph_config import GraphConfig
-from .graph_kernels import reverse_edges, union_of_neighbours
+from .graph_kernels import Blocks, blocks_of, reverse_edges, union_of_neighbours
 
 TIE = 1 + 1e-4  # distances within this factor are equal: float32 microns of a 100,000 px slide are no better
 MAX_TIES = 16  # a patch with more than this many times k neighbours can only come from stacked coordinates
@@ -57,6 +57,10 @@ class SpatialGraph:
     @cached_property
     def log_weight(self) -> Tensor:
         return self.weight.log()
+
+    @cached_property
+    def blocks(self) -> Blocks:
+        return blocks_of(self.indptr.numpy(), self.indices.numpy())
 
     def to(self, device: torch.device | str) -> Self:
         return type(self)(*(getattr(self, field.name).to(device) for field in fields(self)))

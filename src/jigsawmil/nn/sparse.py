@@ -11,7 +11,7 @@ from torch import Tensor
 from torch.autograd.function import once_differentiable
 
 from ..graph import SpatialGraph
-from . import kernels
+from . import kernels, sparse16
 from .backends import Backend, device_backend
 
 
@@ -81,6 +81,8 @@ def _backend(x: Tensor) -> Backend:
 
 
 def sum_cpu(x: Tensor, graph: SpatialGraph) -> Tensor:
+    if x.dtype == torch.bfloat16:
+        return sparse16.neighbour_sum(x, graph) if sparse16.fits(x) else sum_cpu(x.float(), graph).to(x.dtype)
     out = torch.empty_like(x)
     kernels.launch(kernels.weighted_sum, graph.indptr, graph.indices, graph.weight.to(x.dtype), x, out)
     return out
@@ -90,6 +92,11 @@ def attention_cpu(
     y: Tensor, receive: Tensor, send: Tensor, graph: SpatialGraph, slope: float
 ) -> tuple[Tensor, Tensor, Tensor, Tensor]:
     """The sum, alpha, and the two halves s and t of the scores."""
+    if y.dtype == torch.bfloat16:
+        if sparse16.fits(y):
+            return sparse16.attention(y, receive, send, graph, slope)
+        out, alpha, s, t = attention_cpu(y.float(), receive.float(), send.float(), graph, slope)
+        return out.to(y.dtype), alpha, s, t
     out, alpha = torch.empty_like(y), y.new_empty(y.shape[1], graph.edges)
     s, t = y.new_empty(y.shape[:2]), y.new_empty(y.shape[:2])
     log_weight = graph.log_weight.to(y.dtype)
@@ -113,6 +120,12 @@ def attention_backward_cpu(
     slope: float,
 ) -> tuple[Tensor, Tensor, Tensor]:
     """Gradients of y, whole, and of s and t."""
+    if y.dtype == torch.bfloat16:
+        if sparse16.fits(y):
+            return sparse16.attention_backward(g, y, receive, send, out, alpha, s, t, graph, slope)
+        g, receive, send, values = (x.float() for x in (g, receive, send, y))
+        dy, ds, dt = attention_backward_cpu(g, values, receive, send, out.float(), alpha, s, t, graph, slope)
+        return dy.to(y.dtype), ds, dt
     dy, ds, dt = torch.empty_like(y), torch.empty_like(s), torch.empty_like(t)
     inner, de = torch.empty_like(s), torch.empty_like(alpha)
     structure = (graph.indptr, graph.indices, graph.reverse)
@@ -127,4 +140,4 @@ def _like(value: float, y: Tensor) -> Any:
     return y.new_tensor(value).numpy()[()]
 
 
-CPU = Backend("numba", "Numba kernels", False, sum_cpu, attention_cpu, attention_backward_cpu)
+CPU = Backend("numba", "Numba kernels", True, sum_cpu, attention_cpu, attention_backward_cpu)

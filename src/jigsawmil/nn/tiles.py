@@ -1,0 +1,186 @@
+"""Inner loops in bfloat16 of `kernels16.py`, written in LLVM's own terms: sums and dot products over a block of four
+rows, 16 numbers at a time, in registers from beginning to end.
+
+Numba has no bfloat16 and does not keep such a block in registers. Two neighbouring numbers a, b of a row lie in one
+32-bit word; as float32, word << 16 is a and word & 0xFFFF0000 is b. So a row of words becomes two vectors, of the even
+and of the odd numbers, without any shuffle. Vectors of float32 that are combined with them lie in the same order: see
+`split_order`. LLVM lowers vectors of 16 to what the processor has.
+"""
+
+# Compiled code has no use for annotations.
+# mypy: disable-error-code="no-untyped-def"
+
+from typing import Any
+
+import numpy as np
+from llvmlite import ir
+from numba import types
+from numba.core import cgutils
+from numba.extending import intrinsic
+from numpy.typing import NDArray
+
+from ..graph_kernels import ROWS
+
+LANES = 16
+WORDS = 2 * LANES  # numbers in a vector of words: what a dot product takes at a time
+WIDE = 2 * WORDS  # what a sum takes at a time; widths are multiples of it
+
+_I32, _I64, _F32 = ir.IntType(32), ir.IntType(64), ir.FloatType()
+_INTS, _FLOATS = ir.VectorType(_I32, LANES), ir.VectorType(_F32, LANES)
+
+
+def split_order(width: int) -> NDArray[np.int64]:
+    """Where the numbers of a row stand once it is split into even and odd ones, 32 at a time."""
+    return np.arange(width).reshape(-1, LANES, 2).transpose(0, 2, 1).ravel()
+
+
+def _all(value: int) -> ir.Constant:
+    return ir.Constant(_INTS, [ir.Constant(_I32, value)] * LANES)
+
+
+def _load(builder: Any, kind: Any, address: Any, offset: Any, align: int) -> Any:
+    """offset: bytes"""
+    place = builder.inttoptr(builder.add(address, offset), kind.as_pointer())
+    return builder.load(place, align=align)
+
+
+def _store(builder: Any, value: Any, address: Any, offset: Any, align: int) -> None:
+    place = builder.inttoptr(builder.add(address, offset), value.type.as_pointer())
+    builder.store(value, place, align=align)
+
+
+def _bytes(value: int) -> ir.Constant:
+    return ir.Constant(_I64, value)
+
+
+def _split(builder: Any, words: Any) -> list[Any]:
+    """The even and the odd numbers as float32."""
+    even, odd = builder.shl(words, _all(16)), builder.and_(words, _all(0xFFFF0000))
+    return [builder.bitcast(part, _FLOATS) for part in (even, odd)]
+
+
+def _join(builder: Any, even: Any, odd: Any) -> Any:
+    """Words of the nearest bfloat16 numbers, ties to even."""
+    rounded = []
+    for part in (even, odd):
+        bits = builder.bitcast(part, _INTS)
+        tie = builder.and_(builder.lshr(bits, _all(16)), _all(1))
+        rounded.append(builder.add(bits, builder.add(tie, _all(0x7FFF))))
+    return builder.or_(builder.lshr(rounded[0], _all(16)), builder.and_(rounded[1], _all(0xFFFF0000)))
+
+
+def _splat(builder: Any, value: Any) -> Any:
+    first = builder.insert_element(ir.Constant(_FLOATS, ir.Undefined), value, ir.Constant(_I32, 0))
+    return builder.shuffle_vector(first, first, ir.Constant(_INTS, [ir.Constant(_I32, 0)] * LANES))
+
+
+def _fma(builder: Any) -> Any:
+    kind = ir.FunctionType(_FLOATS, [_FLOATS] * 3)
+    function = cgutils.get_or_insert_function(builder.module, kind, f"llvm.fma.v{LANES}f32")
+    return lambda a, b, c: builder.call(function, [a, b, c])
+
+
+def _zeros(builder: Any, count: int) -> list[Any]:
+    """Vectors that LLVM keeps in registers."""
+    places = [cgutils.alloca_once(builder, _FLOATS) for _ in range(count)]
+    for place in places:
+        builder.store(ir.Constant(_FLOATS, [ir.Constant(_F32, 0.0)] * LANES), place)
+    return places
+
+
+@intrinsic
+def sum_tile(typingctx, share, columns, count, x, step, own, one, other, out, out_step):
+    """out_r = sum_u share_ur x_u + own_r0 one + own_r1 other, of 64 columns, for the four rows r of a block.
+
+    All are addresses but count, of columns u, and the steps in bytes from row to row of x and out. share (u, r), own
+    (r, 2), one and other (64, in split order) are float32; x and out bfloat16; columns int32.
+    """
+    given = (share, columns, count, x, step, own, one, other, out, out_step)
+
+    def codegen(context, builder, signature, args):
+        share, columns, count, x, step, own, one, other, out, out_step = args
+        fma, sums = _fma(builder), _zeros(builder, ROWS * 4)
+        with cgutils.for_range(builder, count) as loop:
+            u = loop.index
+            column = builder.sext(_load(builder, _I32, columns, builder.mul(u, _bytes(4)), 4), _I64)
+            row = builder.add(x, builder.mul(column, step))
+            parts = [
+                part
+                for half in range(2)
+                for part in _split(builder, _load(builder, _INTS, row, _bytes(4 * LANES * half), 2))
+            ]
+            for r in range(ROWS):
+                at = builder.add(builder.mul(u, _bytes(4 * ROWS)), _bytes(4 * r))
+                weight = _splat(builder, _load(builder, _F32, share, at, 4))
+                for part, place in zip(parts, sums[4 * r : 4 * r + 4], strict=True):
+                    builder.store(fma(weight, part, builder.load(place)), place)
+        for r in range(ROWS):
+            row = builder.add(out, builder.mul(out_step, _bytes(r)))
+            done = []
+            for q in range(4):
+                value = builder.load(sums[4 * r + q])
+                for place, (vector, factor) in enumerate(((one, own), (other, own))):
+                    scale = _splat(builder, _load(builder, _F32, factor, _bytes(8 * r + 4 * place), 4))
+                    value = fma(scale, _load(builder, _FLOATS, vector, _bytes(4 * LANES * q), 4), value)
+                done.append(value)
+            for half in range(2):
+                words = _join(builder, done[2 * half], done[2 * half + 1])
+                _store(builder, words, row, _bytes(4 * LANES * half), 2)
+        return context.get_dummy_value()
+
+    return types.void(*given), codegen
+
+
+@intrinsic
+def dot_tile(typingctx, rows, rows_step, columns, x, step, width, dots):
+    """dots_ur = rows_r . x_u, for four columns u and the four rows r of a block.
+
+    All are addresses but width, in numbers, and the steps in bytes. rows and x are bfloat16, dots (u, r) float32.
+    """
+    given = (rows, rows_step, columns, x, step, width, dots)
+
+    def codegen(context, builder, signature, args):
+        rows, rows_step, columns, x, step, width, dots = args
+        fma, sums = _fma(builder), _zeros(builder, ROWS * 4)
+        others = []
+        for u in range(4):
+            column = builder.sext(_load(builder, _I32, columns, _bytes(4 * u), 4), _I64)
+            others.append(builder.add(x, builder.mul(column, step)))
+        owns = [builder.add(rows, builder.mul(rows_step, _bytes(r))) for r in range(ROWS)]
+        with cgutils.for_range(builder, builder.udiv(width, _bytes(WORDS))) as loop:
+            at = builder.mul(loop.index, _bytes(4 * LANES))
+            mine = [_split(builder, _load(builder, _INTS, row, at, 2)) for row in owns]
+            for u, other in enumerate(others):
+                theirs = _split(builder, _load(builder, _INTS, other, at, 2))
+                for r in range(ROWS):
+                    place = sums[ROWS * u + r]
+                    value = builder.load(place)
+                    for a, b in zip(mine[r], theirs, strict=True):
+                        value = fma(a, b, value)
+                    builder.store(value, place)
+        vectors = [builder.load(place) for place in sums]
+        while len(vectors) > 1:  # each vector becomes its own sum: neighbours are added, 16 vectors become one
+            vectors = [_add_neighbours(builder, a, b) for a, b in zip(vectors[::2], vectors[1::2], strict=True)]
+        _store(builder, vectors[0], dots, _bytes(0), 4)
+        return context.get_dummy_value()
+
+    return types.void(*given), codegen
+
+
+def _add_neighbours(builder: Any, a: Any, b: Any) -> Any:
+    """a0 + a1, a2 + a3, ..., b0 + b1, ..."""
+    first, second = (
+        builder.shuffle_vector(a, b, ir.Constant(_INTS, [ir.Constant(_I32, 2 * i + odd) for i in range(LANES)]))
+        for odd in range(2)
+    )
+    return builder.fadd(first, second)
+
+
+@intrinsic
+def widen(typingctx, bits):
+    """The float32 of a bfloat16, whose bits are given as uint16."""
+
+    def codegen(context, builder, signature, args):
+        return builder.bitcast(builder.shl(builder.zext(args[0], _I32), ir.Constant(_I32, 16)), _F32)
+
+    return types.float32(types.uint16), codegen
