@@ -149,7 +149,7 @@ def test_numbers_of_classes_are_checked(task: str, fit: int, wrong: int) -> None
 def test_a_name_is_given_once() -> None:
     with pytest.raises(ConfigError, match="found 'binary', expected a name that is not one of"):
         register_task(BinaryTask())
-    assert list(TASKS) == ["binary", "multiclass", "ordinal", "regression", "survival"]
+    assert list(TASKS) == ["binary", "multiclass", "multilabel", "ordinal", "regression", "survival"]
 
 
 @pytest.mark.parametrize(

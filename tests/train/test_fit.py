@@ -15,11 +15,12 @@ from torch import Tensor
 
 from jigsawmil.errors import ConfigError, StudyError
 from jigsawmil.nn.model import Model
+from jigsawmil.tasks.heads import MulticlassHead
 from jigsawmil.train import fit as module
 from jigsawmil.train.config import LambdaConfig, TrainConfig
 from jigsawmil.train.devices import autocast, pick_device
 from jigsawmil.train.feed import Feed
-from jigsawmil.train.fit import class_weights, evaluate, fit, one_pass
+from jigsawmil.train.fit import evaluate, fit, one_pass
 from jigsawmil.train.infer import Seen, run_model
 from jigsawmil.train.lambdas import Lambda
 from jigsawmil.train.progress import Epoch, Progress
@@ -168,11 +169,11 @@ def test_the_loss_is_mil_plus_lambda_times_jigsaw(feed: Feed, small: Small) -> N
 
 
 def test_class_weights_are_inverse_frequencies_and_one_on_average(feed: Feed, small: Small) -> None:
-    labels = torch.tensor([0, 0, 0, 1, 2, 2])
-    weights = class_weights(labels, 3)
+    labels, head = torch.tensor([0, 0, 0, 1, 2, 2]), MulticlassHead(1, 3)
+    weights = head.weigh_classes(labels, 3)
     torch.testing.assert_close(weights, torch.tensor([6 / 9, 6 / 3, 6 / 6]))
     assert weights[labels].mean() == pytest.approx(1.0)
-    assert class_weights(torch.tensor([1, 1]), 2).isfinite().all()  # a class that has no bag
+    assert head.weigh_classes(torch.tensor([1, 1]), 2).isfinite().all()  # a class that has no bag
 
     bag = next(i for i in TRAIN if feed.labels[i] == 1)
     model, w = small("abmil"), torch.tensor([0.25, 3.0])
@@ -182,9 +183,10 @@ def test_class_weights_are_inverse_frequencies_and_one_on_average(feed: Feed, sm
 
 
 def test_class_weights_come_from_the_training_bags_alone(feed: Feed, small: Small, monkeypatch: Any) -> None:
-    seen = []
-    monkeypatch.setattr(module, "class_weights", lambda labels, n: seen.append(labels) or class_weights(labels, n))
-    fit(small("abmil"), feed, TRAIN, VAL, config(epochs=1, class_weights=True), seed=0)
+    seen, model = [], small("abmil")
+    weigh = model.head.weigh_classes
+    monkeypatch.setattr(model.head, "weigh_classes", lambda labels, n: seen.append(labels) or weigh(labels, n))
+    fit(model, feed, TRAIN, VAL, config(epochs=1, class_weights=True), seed=0)
     assert torch.equal(seen[0], feed.labels[list(TRAIN)])
 
 

@@ -38,6 +38,7 @@ CoordsKey = Annotated[str | None, typer.Option(help=COHORT["coords_key"].help)]
 Masks = Annotated[
     Path | None, typer.Option(help="Your own outlines of the tissue: a folder of SLIDE.geojson files, or one file.")
 ]
+TargetName = Annotated[str | None, typer.Option("--target", help="Of a model with several targets: whose maps.")]
 Attribution = Annotated[
     bool,
     typer.Option(

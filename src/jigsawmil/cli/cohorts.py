@@ -38,13 +38,17 @@ def phantom(
     balance: Annotated[float, typer.Option(help="Share of patients in the second class.")] = 0.5,
     two_slides: Annotated[float, typer.Option(help="Share of patients with two slides.")] = 0.1,
     task: Annotated[
-        str, typer.Option(help="classes, survival (columns time and event) or regression (column value).")
+        str,
+        typer.Option(
+            help="classes, survival (columns time and event), regression (column value) or multilabel (columns planted "
+            "and chance)."
+        ),
     ] = "classes",
     effect: Annotated[
         float,
         typer.Option(
-            help="Effect of the class on the outcome: log hazard ratio for survival, standard "
-            "deviations for regression. 0: none."
+            help="Effect of the class on the outcome: log hazard ratio for survival, standard deviations for "
+            "regression, half the log odds ratio for multilabel. 0: none."
         ),
     ] = 3.0,
     quiet: Quiet = False,

@@ -23,6 +23,7 @@ from .tiles import TileOptions
 if TYPE_CHECKING:
     from ..slides.encoders import EncoderSpec
     from ..slides.extract_one import Extracted
+    from ..train.from_slides import Extraction
 
 Weights = Annotated[Path | None, typer.Option(help="Local weights of the encoder, instead of the hub.")]
 TrustCode = Annotated[
@@ -154,3 +155,15 @@ def encoders() -> None:
         access = "on request" if spec.gated else "open"
         table.add_row(spec.name, f"{spec.dim}", f"{spec.patch}", where, access, spec.licence)
     console().print(table)
+
+
+def extract_for(extraction: "Extraction", screen: Console, quiet: bool) -> None:
+    """Features of the slides that a model is to be applied to."""
+    from .progress_tiles import TilesProgress
+
+    for note in extraction.notes:
+        screen.print(f"Note: {note}")
+    with writing_to(extraction.folder), TilesProgress(screen, len(extraction.slides), quiet) as progress:
+        found = progress.follow(extraction.run(progress.tiles))
+    if not quiet or any(one.status != "done" for one in found):
+        show_extracted(found, screen, f"Features in {extraction.folder}")

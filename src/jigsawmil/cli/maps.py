@@ -13,7 +13,7 @@ from ..errors import ConfigError
 from ..files import writing_to
 from ..train.config import TrainConfig
 from .app import app
-from .arguments import Attribution, Device, NoBoundsShift, Quiet, ReadingOptions
+from .arguments import Attribution, Device, NoBoundsShift, Quiet, ReadingOptions, TargetName
 from .groups import grouped
 from .screen import console, tracked
 
@@ -38,6 +38,7 @@ def heatmap(
     slide: Annotated[Path | None, typer.Option(help="Slide file, drawn under the maps.")] = None,
     variant: Variant = None,
     cohort: CohortName = None,
+    target: TargetName = None,
     patch: Annotated[
         str, typer.Option(help="Patch whose neighbours are shown: its number, or auto for the most attended.")
     ] = "auto",
@@ -78,6 +79,7 @@ def heatmap(
             "variant": variant,
             "cohort": cohort,
             "features": features,
+            "target": target,
             "attribution": attribution,
         }
         found = maps_of(source, item, device=device, **of_run, **options.reading)
@@ -112,6 +114,7 @@ def export(
     format: Annotated[str, typer.Option(help="geojson (QuPath 0.4 or later), csv or h5ad (AnnData).")] = "geojson",
     variant: Variant = None,
     cohort: CohortName = None,
+    target: TargetName = None,
     slides: Annotated[
         Path | None, typer.Option(help="Folder of the slides, to read their OpenSlide bounds and microns per pixel.")
     ] = None,
@@ -135,7 +138,13 @@ def export(
     screen = console()
     pick_device(device)
     exported = MapExport(out, format, slides=slides, mpp=options.mpp, bounds=not no_bounds_shift)
-    of_run: dict[str, Any] = {"variant": variant, "cohort": cohort, "features": features, "attribution": attribution}
+    of_run: dict[str, Any] = {
+        "variant": variant,
+        "cohort": cohort,
+        "features": features,
+        "target": target,
+        "attribution": attribution,
+    }
     total, found = every_map(source, which or [], device=device, **of_run, **options.reading)
     missing = False
     with writing_to(out):
@@ -154,6 +163,7 @@ def ask_faithfulness(
     run: Annotated[Path, typer.Argument(help="Folder of a run.")],
     variant: Annotated[str | None, typer.Option(help="Variant of the run. Default: all.")] = None,
     cohort: CohortName = None,
+    target: TargetName = None,
     slides_at_most: Annotated[int, typer.Option(min=2, help="Slides (or patients) per variant, drawn at random.")] = 20,
     seed: Annotated[int, typer.Option(min=0, help="Random seed of the slides drawn and of the random orders.")] = 0,
     attribution: Attribution = False,
@@ -177,7 +187,7 @@ def ask_faithfulness(
 
     screen = console()
     pick_device(device)
-    opened = open_run(run)
+    opened = open_run(run).for_target(target)
     for name in [the_cohort(opened, cohort)] if cohort else opened.cohorts:
         for each in [variant] if variant else opened.variants:
             chosen = chosen_cases(opened, name, each, slides_at_most, seed)

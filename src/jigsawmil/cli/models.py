@@ -14,7 +14,6 @@ from rich.markup import escape
 
 from ..config import one_of
 from ..errors import ConfigError
-from ..files import writing_to
 from ..nn.options import DEFAULT_METHOD, METHODS, PAPER_METHOD, check_method
 from ..train.config import TrainConfig
 from ..train.presets import preset_method
@@ -31,11 +30,12 @@ from .arguments import (
     Seed,
     SlideMpp,
     TableOptions,
+    TargetName,
     Threads,
     Unit,
 )
 from .choosing import ChooseOptions
-from .extract import show_extracted
+from .extract import extract_for
 from .groups import grouped
 from .options import MethodOptions, TargetOptions
 from .predicting import PatientOptions, WholeSlideOptions
@@ -43,7 +43,6 @@ from .screen import console, tracked
 
 if TYPE_CHECKING:
     from ..train.decision import Decision
-    from ..train.from_slides import Extraction
 
 MOST = 20  # predictions that are printed; all are in the file
 
@@ -127,6 +126,7 @@ def predict(
     out: Annotated[Path, typer.Option(help="CSV to write.")] = Path("predictions.csv"),
     heatmap: Annotated[Path | None, typer.Option(help="Folder for the maps: one picture per slide.")] = None,
     attention: Annotated[Path | None, typer.Option(help="Folder for one CSV per slide: x,y,attention.")] = None,
+    target: TargetName = None,
     attribution: Attribution = False,
     slide_mpp: SlideMpp = None,
     patch_size: PatchSize = None,
@@ -152,21 +152,21 @@ def predict(
 
     screen = console()
     use_threads(threads)
-    options = SlideOptions(slide_mpp=slide_mpp, **asdict(extraction))
     predictor = SlidePredictor(
-        model, inputs, out=out, heatmap=heatmap, attention=attention, attribution=attribution, device=device,
-        patch_size=patch_size, unit=unit, features_key=features_key, coords_key=coords_key,
-        options=options, patients=patients.table(),
+        model, inputs, out=out, heatmap=heatmap, attention=attention, target=target, attribution=attribution,
+        device=device, patch_size=patch_size, unit=unit, features_key=features_key, coords_key=coords_key,
+        options=SlideOptions(slide_mpp=slide_mpp, **asdict(extraction)), patients=patients.table(),
         labels=patients.labels, slide_column=patients.slide_column,
     )  # fmt: skip
     for note in predictor.notes:
         screen.print(f"Note: {note}", soft_wrap=True, highlight=False)
     show_left_out(predictor.inputs.left_out, screen)
     if predictor.extraction:
-        _extract(predictor.extraction, screen, quiet)
+        extract_for(predictor.extraction, screen, quiet)
     files, rows, task, card = predictor.files, predictor.rows, predictor.task, predictor.card
-    words = f"Predicting {len(files)} slide{'s' * (len(files) != 1)}"
-    for _ in tracked(predictor.run(), len(files), words, screen, quiet):
+    for _ in tracked(
+        predictor.run(), len(files), f"Predicting {len(files)} slide{'s' * (len(files) != 1)}", screen, quiet
+    ):
         pass
     if rows:
         for row in rows[:MOST] if predictor.extraction else []:
@@ -187,14 +187,3 @@ def predict(
         show_failed(predictor.failed, Console(stderr=True))
     if not rows or predictor.failed or (predictor.extraction and not predictor.extraction.complete):
         raise typer.Exit(1)
-
-
-def _extract(extraction: "Extraction", screen: Console, quiet: bool) -> None:
-    from .progress_tiles import TilesProgress
-
-    for note in extraction.notes:
-        screen.print(f"Note: {note}")
-    with writing_to(extraction.folder), TilesProgress(screen, len(extraction.slides), quiet) as progress:
-        found = progress.follow(extraction.run(progress.tiles))
-    if not quiet or any(one.status != "done" for one in found):
-        show_extracted(found, screen, f"Features in {extraction.folder}")

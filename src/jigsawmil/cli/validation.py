@@ -55,12 +55,16 @@ def validate(
         follow=lambda found, total: tracked(found, total, f"Predicting {total} cases", screen, quiet),
         **given,
     )  # fmt: skip
-    record, answer = run.record.validation, validation_answer(run)
+    record = run.record.validation
     if record is not None and not quiet:
         screen.print(f"Validated: {escape(record.words)}.", soft_wrap=True, highlight=False)
-    screen.print(rendered(validation_table(run), screen.width), "")
-    for line in (answer.headline, *answer.further):
-        screen.print(escape(line), soft_wrap=True, highlight=False)
+    for _, view in run.by_target:
+        if view.target:
+            screen.print(f"[bold]{escape(view.target)}[/]")
+        screen.print(rendered(validation_table(view), screen.width), "")
+        answer = validation_answer(view)
+        for line in (answer.headline, *answer.further):
+            screen.print(escape(line), soft_wrap=True, highlight=False)
     for note in () if quiet else run.notes[run.cohorts[0]]:
         screen.print(f"Note: {escape(note)}", soft_wrap=True, highlight=False)
     screen.print(f"Tables in {out}. The report is {run.files.report}", soft_wrap=True, highlight=False)
@@ -73,6 +77,7 @@ def compare_two_runs(
     variant_a: Annotated[str | None, typer.Option(help="Variant of A. Default: those that both runs have.")] = None,
     variant_b: Annotated[str | None, typer.Option(help="Variant of B.")] = None,
     cohort: Annotated[str | None, typer.Option(help="Cohort, if the runs have several.")] = None,
+    target: Annotated[str | None, typer.Option(help="Target, if the runs have several.")] = None,
     out: Annotated[Path | None, typer.Option(help="CSV to write.")] = None,
 ) -> None:
     """Compare two runs on the same slides and folds with paired tests: DeLong and the corrected resampled t-test.
@@ -90,7 +95,7 @@ def compare_two_runs(
     screen = console()
     if out is not None:
         check_target(out)
-    found = compare_runs(a, b, variant_a=variant_a, variant_b=variant_b, cohort=cohort)
+    found = compare_runs(a, b, variant_a=variant_a, variant_b=variant_b, cohort=cohort, target=target)
     screen.print(rendered(run_comparison_table(found), screen.width), "")
     if out is not None:
         write_csv(found, out)

@@ -8,7 +8,7 @@ from typing import Annotated
 import typer
 
 from .app import app
-from .arguments import Attribution
+from .arguments import Attribution, TargetName
 from .screen import console
 
 
@@ -21,6 +21,7 @@ def view(
     features: Annotated[
         Path | None, typer.Option(help="New feature folder, if the files have moved since the run.")
     ] = None,
+    target: TargetName = None,
     attribution: Attribution = False,
     port: Annotated[int, typer.Option(min=0, max=65535, help="Port to listen on; 0 takes a free one.")] = 5006,
     address: Annotated[
@@ -42,7 +43,7 @@ def view(
     screen = console()
     logging.getLogger("bokeh").setLevel(logging.ERROR)
     logging.getLogger("tornado.access").setLevel(logging.CRITICAL)
-    library = Library(open_run(run), slides, features, attribution=attribution)
+    library = Library(open_run(run).for_target(target), slides, features, attribution=attribution)
     token = "" if no_token else secrets.token_urlsafe(16)
     server = make_server(library, Session, port=port, address=address, token=token)
     host = address or LOOPBACK[0]

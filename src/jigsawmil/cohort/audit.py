@@ -35,6 +35,7 @@ PROBLEMS: dict[str, tuple[Severity, About]] = {
     "similar-sites": ("note", "labels"),
     "similar-labels": ("error", "labels"),
     "missing-label": ("note", "labels"),
+    "missing-target": ("note", "labels"),
     "no-labels": ("error", "labels"),
     "no-slides": ("note", "labels"),
     "one-class": ("error", "labels"),

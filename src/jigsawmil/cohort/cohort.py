@@ -37,6 +37,7 @@ class Columns(TypedDict, total=False):
     slide_column: str | None
     patient_column: str | None
     label_column: str | None
+    label_columns: str | None
     site_column: str | None
     slide_table: str | Path | None
     mpp_column: str | None
@@ -161,7 +162,7 @@ class Cohort:
             raise LabelError(f"{len(bags)} bags have {len(kept)} different slide ids. Give each bag its own.")
         kind, notes = column_task(task, ()), list[str]()
         values = ["" if v is None or is_unknown(str(v)) else kind.text_of(v) for v in labels]
-        if kind.of_classes:
+        if kind.of_classes:  # of several targets, as they were given
             values, notes = plain_labels(values)
         whose, note = patients_of(list(kept)) if patients is None else ([str(patient) for patient in patients], "")
         rows = pd.DataFrame({"slide_id": list(kept), "patient_id": whose, "label": values, "line": range(len(bags))})
@@ -348,8 +349,8 @@ def _build(
     infos = [entry.info for entry in entries]
     tiles, encoding = _common(info.tiles for info in infos), _common(info.encoding for info in infos)
     return Cohort(
-        slides, classes, chosen.name, infos[0].dim, encoder, _patch_um(infos), tiles, encoding, report.left_out, notes,
-        read, report.covariates,
+        slides, classes, chosen.of(classes).name, infos[0].dim, encoder, _patch_um(infos), tiles, encoding,
+        report.left_out, notes, read, report.covariates,
     )  # fmt: skip
 
 

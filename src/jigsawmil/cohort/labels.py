@@ -94,6 +94,7 @@ def read_labels(
     slide_column: str | None = None,
     patient_column: str | None = None,
     label_column: str | None = None,
+    label_columns: str | None = None,
     site_column: str | None = None,
     slide_table: str | Path | None = None,
     mpp_column: str | None = None,
@@ -114,7 +115,8 @@ def read_labels(
     Example: `read_labels("clini.xlsx", slide_table="slides.csv", label_column="isMSIH")`
     """
     named = {
-        "label_column": label_column, "time_column": time_column, "event_column": event_column,
+        "label_column": label_column, "label_columns": label_columns, "time_column": time_column,
+        "event_column": event_column,
     }  # fmt: skip
     kind = column_task(task, [name for name, column in named.items() if column is not None])
     table = read_table(Path(path), sheet)
@@ -141,9 +143,14 @@ def read_labels(
     if site_column is not None:
         columns["site"] = table.existing("site", site_column)
 
-    labels, label_notes = [kind.join_cells(own, row) for row in zip(*map(table.known, own), strict=True)], list[str]()
-    if kind.of_classes:
-        labels, label_notes = plain_labels(labels)
+    known, label_notes = list(map(table.known, own)), dict[str, None]()
+    if kind.calls_classes:
+        plain = list(map(plain_labels, known))
+        known, label_notes = (
+            [values for values, _ in plain],
+            dict.fromkeys(note for _, found in plain for note in found),
+        )
+    labels = [kind.join_cells(own, row) for row in zip(*known, strict=True)]
     cells = [", ".join(filter(None, row)) for row in zip(*map(table.cells, own), strict=True)]
     written = [cell if not label else "" for cell, label in zip(cells, labels, strict=True)]
     blank = [""] * len(labels)

@@ -21,6 +21,7 @@ class CohortOptions:
     slide_column: str | None = setting(None, "Column of slide ids.")
     patient_column: str | None = setting(None, "Column of patient ids.")
     label_column: str | None = setting(None, "Column of labels.")
+    label_columns: str | None = setting(None, "Columns of labels, one per target of multilabel: er,her2.")
     site_column: str | None = setting(None, "Column of sites.")
     slide_table: str | None = setting(None, "STAMP's second table: patient id and slide file name.")
     mpp_column: str | None = setting(None, "Column of microns per level-0 pixel of each slide.")
@@ -53,8 +54,8 @@ class CohortOptions:
     task: str | None = setting(
         None,
         "Task: binary, multiclass or ordinal; regression (--label-column age); survival (--time-column "
-        "OS_MONTHS --event-column OS_STATUS). Default: binary for two classes, "
-        "multiclass for more.",
+        "OS_MONTHS --event-column OS_STATUS); multilabel, several targets at once (--label-columns er,her2). Default: "
+        "binary for two classes, multiclass for more.",
     )
     time_column: str | None = setting(None, "Column of times (task survival).")
     event_column: str | None = setting(None, "Column that says whether the event was seen (task survival).")

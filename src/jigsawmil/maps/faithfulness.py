@@ -18,6 +18,7 @@ from scipy.stats import t as student
 
 from ..bags.bag import Bag
 from ..nn.model import Model
+from ..tasks import get_task
 from ..train.apply import apply_groups
 from ..train.checkpoint import ModelCard
 from ..train.ensemble import Ensemble
@@ -87,15 +88,17 @@ def curves_of(
     *,
     device: str = "auto",
     attribution: bool = False,
+    target: str | None = None,
 ) -> Curves:
     """Deletion and insertion curves of one slide, for every map of it and for random orders of its patches.
 
     bags: the slide, or all slides of the patient if the model pools patients. rng: draws the random orders.
-    attribution: also of the map of input attribution.
+    attribution: also of the map of input attribution. target: which one, of several.
 
     Example: `curves_of(model, card, "slide_1", [bag], np.random.default_rng(0))`
     """
-    maps = explain_patient(model, card, name, bags, device=device, neighbours=False, attribution=attribution)
+    found = explain_patient(model, card, name, bags, device=device, neighbours=False, attribution=attribution)
+    maps = [own.of_target(target) for own in found]
     scores = rankings(maps)
     total = sum(map(len, bags))
     counts = [min(max(round(share * total), 1), total) for share in SHARES]
@@ -104,7 +107,9 @@ def curves_of(
     kept = [order[:count] for order in [*orders, *chance] for count in counts]  # given alone
     kept += [order[total - count :] for order in orders for count in counts]  # left when the others are removed
     index = maps[0].classes.index(maps[0].prediction)
-    p = _probabilities(model, card, bags, kept, device)[:, index].reshape(-1, len(SHARES))
+    asked = get_task(card.model.task).find_target(card.classes, target)
+    p = asked.probabilities(_probabilities(model, card, bags, kept, device))
+    p = p[:, index].reshape(-1, len(SHARES))
     whole, n = maps[0].probabilities[index], len(orders)
     given, alone, left = p[:n], p[n : n + ORDERS].mean(axis=0), p[n + ORDERS :]
     insertion = {name: np.append(row, whole) for name, row in zip(scores, given, strict=True)}

@@ -104,6 +104,23 @@ class PatchMaps:
         """Whether patches differ in attention; with neither evidence nor attribution it is shown in any case."""
         return (self.evidence is None and self.attribution is None) or attends(self.attention)
 
+    def of_target(self, name: str | None) -> "PatchMaps":
+        """Of several targets, the maps of one, as those of a model of that target alone; its logits are log-odds if it
+        has two classes."""
+        target = get_task(self.task).find_target(self.classes, name)
+        if not target.name:
+            return self
+        logits = ("evidence", "bias", "logits", "attribution", "reference", "gap")
+        of_logits = {key: values for key in logits if (values := getattr(self, key)) is not None}
+        own: dict[str, Any] = {key: target.scores(values) for key, values in of_logits.items()}
+        return replace(
+            self,
+            task=target.task.name,
+            classes=target.classes,
+            probabilities=target.probabilities(self.probabilities),
+            **own,
+        )
+
     def evidence_for(self, name: str | None = None) -> Floats:
         """(patch,): what speaks for a class if positive, against it if negative; None: for `shown_class`.
 

@@ -14,6 +14,7 @@ from ..errors import ConfigError, FeatureError, LabelError
 from ..files import check_target, write_csv, writing_to
 from ..slides.extract_one import Extracted, check_masks
 from ..slides.slide import open_slide
+from ..tasks import get_task
 from ..train.answers import Answers
 from ..train.apply import Known, apply_groups, check_known, covariates_of_card, groups_of, size_note, sort_out
 from ..train.checkpoint import load_model
@@ -45,6 +46,7 @@ def predict_slides(
     out: str | Path = "predictions.csv",
     heatmap: str | Path | None = None,
     attention: str | Path | None = None,
+    target: str | None = None,
     attribution: bool = False,
     device: str = "auto",
     patch_size: float | None = None,
@@ -60,18 +62,18 @@ def predict_slides(
 
     model: folder of a trained model. inputs: slides, feature files, or folders of either. out: CSV to write; features
     of slides are kept in a folder beside it. heatmap: folder for one picture per slide. attention: folder for one CSV
-    per slide: x, y, attention. attribution: the pictures also show that of the input patches. patch_size, unit,
-    features_key, coords_key: as in `read_bag`. labels: table that says whose each slide is, with the names of its
-    columns; TCGA barcodes say it themselves. One row per patient is then written beside `out`. options: of
-    `SlideOptions`.
+    per slide: x, y, attention. target: whose maps are drawn, of several. attribution: the pictures also show that of
+    the input patches. patch_size, unit, features_key, coords_key: as in `read_bag`. labels: table that says whose each
+    slide is, with the names of its columns; TCGA barcodes say it themselves. One row per patient is then written beside
+    `out`. options: of `SlideOptions`.
 
     Example: `predict_slides("model", "slides", heatmap="maps").table`
     """
     given = [inputs] if isinstance(inputs, str | Path) else inputs
     predictor = SlidePredictor(
-        Path(model), given, out=Path(out), heatmap=heatmap, attention=attention, attribution=attribution, device=device,
-        patch_size=patch_size, unit=unit, features_key=features_key, coords_key=coords_key,
-        options=SlideOptions(**options),
+        Path(model), given, out=Path(out), heatmap=heatmap, attention=attention, target=target,
+        attribution=attribution, device=device, patch_size=patch_size, unit=unit,
+        features_key=features_key, coords_key=coords_key, options=SlideOptions(**options),
         patients=patient_table(labels, patient_column=patient_column, slide_column=slide_column),
         labels=labels, slide_column=slide_column,
     )  # fmt: skip
@@ -109,6 +111,7 @@ class SlidePredictor:
         out: Path,
         heatmap: str | Path | None = None,
         attention: str | Path | None = None,
+        target: str | None = None,
         attribution: bool = False,
         device: str = "auto",
         patch_size: float | None = None,
@@ -131,6 +134,8 @@ class SlidePredictor:
             )
         if attribution and heatmap is None:
             raise ConfigError("--attribution is drawn in the pictures of --heatmap. Give --heatmap FOLDER.")
+        if heatmap is not None or target is not None:
+            get_task(self.card.model.task).find_target(self.card.classes, target)
         check_masks(options.masks, slides)
         cache = out.with_name(f"{out.stem}-features")
         self.extraction = Extraction(self.card, slides, cache, options, device) if slides else None
@@ -147,6 +152,7 @@ class SlidePredictor:
             "coords_key": coords_key,
         }  # fmt: skip
         self._out, self._heatmap, self._attention, self._attribution = out, heatmap, attention, attribution
+        self._target = target
         self._device, self._mpp, self._words = device, mpp, f"{self.card.title}, model {model.name}"
 
     @property
@@ -181,7 +187,7 @@ class SlidePredictor:
                 write_attention(seen, Path(self._attention))
             if self._heatmap is not None:
                 for maps in seen_maps(self._model, self.card, seen, attribution=self._attribution):
-                    self._draw(maps, Path(self._heatmap))
+                    self._draw(maps.of_target(self._target), Path(self._heatmap))
             yield seen
         if self.failed and not self.rows:
             raise next(iter(self.failed.values()))

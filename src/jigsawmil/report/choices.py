@@ -6,6 +6,7 @@ import pandas as pd
 
 from ..study.run import Run
 from ..study.study import default_of
+from ..tasks import measure_of
 from .tables import Column, Table, counted, p_text, signed
 
 WIDE = 6  # folds that a table shows one by one
@@ -55,27 +56,31 @@ def choice_lines(run: Run, cohort: str, variant: str, rows: pd.DataFrame) -> lis
     default = str(rows.loc[rows["default"] == 1, "candidate"].iloc[0])
     told = [f"{name}{' (the default)' if name == default else ''} in {n}" for name, n in counts.items()]
     lines = [f"{variant}: of {counted(len(picked), 'fold')}, {'; '.join(told)}."]
-    if gained := _against_default(run, cohort, variant):
-        lines.append(gained)
+    lines += _against_default(run, cohort, variant)
     minutes = rows["seconds"].sum() / 60
     tried = counted(rows["candidate"].nunique(), "candidate")
     return [*lines, f"Choosing among {tried} took {minutes:.1f} minutes of fitting in inner folds."]
 
 
-def _against_default(run: Run, cohort: str, variant: str) -> str:
-    """The difference to the variant with default settings; empty if it was not run."""
-    other, pairs = default_of(variant), run.comparisons
+def _against_default(run: Run, cohort: str, variant: str) -> list[str]:
+    """The difference to the variant with default settings, of each target; nothing if it was not run."""
+    other, pairs, lines = default_of(variant), run.comparisons, list[str]()
     if other is None or pairs.empty:
-        return ""
+        return lines
     for _, row in pairs[pairs["cohort"] == cohort].iterrows():
         if {row["variant_a"], row["variant_b"]} == {variant, other}:
             sign = 1 if row["variant_a"] == variant else -1
             figures = (
                 f"{signed(sign * row['difference'])} pooled, {signed(sign * row['fold_difference'])} mean of folds"
             )
-            tests = f"DeLong p {p_text(row['delong_p_holm'])}, corrected t-test p {p_text(row['t_p_holm'])}"
-            return f"AUROC on the test folds against {other}, which has the default settings: {figures} ({tests})."
-    return ""
+            measure, target = measure_of(row), row.get("target")
+            own = f"{measure.test_name} p {p_text(row[f'{measure.test}_p_holm'])}"
+            of = f"{target}: " if isinstance(target, str) and target else ""
+            lines.append(
+                f"{of}{measure.full} on the test folds against {other}, which has the default settings: {figures} "
+                f"({own}, corrected t-test p {p_text(row['t_p_holm'])})."
+            )
+    return lines
 
 
 def _gain(row: pd.Series) -> str:

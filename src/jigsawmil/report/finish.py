@@ -3,6 +3,8 @@
 from pathlib import Path
 from typing import Any
 
+import pandas as pd
+
 from ..bags.join import Folders
 from ..errors import StudyError
 from ..files import new_folder, replacing, writing_to
@@ -58,10 +60,14 @@ def finish_run(run: Run) -> list[Path]:
         if form := paper_form(run):
             with replacing(run.files.paper_table) as temporary:
                 temporary.write_text(paper_markdown(run.summary, form), encoding="utf-8")
-        tasks = {name: run.task(name) for name in run.cohorts}
-        written = write_pictures(run.folder, run.predictions, run.summary, run.classes, tasks)
-        for name in run.cohorts:
-            written += write_attention_figure(run, name, run.files.plots / f"attention-figure-{name}.png")[:1]
+        names = [f"{cohort}-{view.target}" if view.target else cohort for cohort, view in run.by_target]
+        views = dict(zip(names, run.by_target, strict=True))
+        tables = [_rows(view, cohort).assign(cohort=name) for name, (cohort, view) in views.items()]
+        classes = {name: view.classes[cohort] for name, (cohort, view) in views.items()}
+        tasks = {name: view.task(cohort) for name, (cohort, view) in views.items()}
+        written = write_pictures(run.folder, pd.concat(tables), run.summary, classes, tasks)
+        for name, (cohort, view) in views.items():
+            written += write_attention_figure(view, cohort, run.files.plots / f"attention-figure-{name}.png")[:1]
         return written
     except OSError as error:
         raise StudyError(f"{run.folder}: cannot be written ({error.strerror}). Choose another folder.") from error
@@ -74,3 +80,8 @@ def paper_form(run: Run) -> PaperForm | None:
         return None
     variants = record.variants or run.variants
     return PaperForm(variants, run.cohorts, record.published, record.phantom, record.file or "the study file")
+
+
+def _rows(run: Run, cohort: str) -> pd.DataFrame:
+    table = run.predictions
+    return table[table["cohort"] == cohort] if len(table) else table

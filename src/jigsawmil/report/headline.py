@@ -75,15 +75,15 @@ ONLY_ONE = ("It was the only method, so there is nothing to compare it with.",)
 BEST_OF_SEVERAL = "The best of several was chosen after seeing the results, so its {} is biased upwards by this choice."
 
 
-def overall(answers: Mapping[str, Answer], baseline: str) -> str:
-    """The sentence over several cohorts. baseline: empty where cohorts have different ones."""
+def overall(answers: Mapping[str, Answer], baseline: str, what: str = "cohorts") -> str:
+    """The sentence over several cohorts, or targets. baseline: empty where they have different ones."""
     won = [name for name, one in answers.items() if one.apart]
     against = f"the baseline, {baseline}" if baseline else "its baseline"
     if not won:
-        return f"In none of {len(answers)} cohorts can the best method be told apart from {against}."
+        return f"In none of {len(answers)} {what} can the best method be told apart from {against}."
     where = "all" if len(won) == len(answers) else f"{len(won)} of"
     named = "" if len(won) == len(answers) else f" ({_and(won)})"
-    return f"In {where} {len(answers)} cohorts{named} the best method can be told apart from {against}."
+    return f"In {where} {len(answers)} {what}{named} the best method can be told apart from {against}."
 
 
 def _nobody(best: str, stated: str, words: str, *, all_by_chance: bool) -> str:

@@ -69,7 +69,7 @@ def report_page(run: Run, name: str | None = None) -> Html:
     if not run.jobs:
         raise StudyError(f"{run.folder}: no job is finished, so there is nothing to report. Run the study again.")
     styles = method_styles(run.variants)
-    parts = [CohortPart(run, name, styles) for name in run.cohorts]
+    parts = [CohortPart(view, name, styles) for name, view in run.by_target]
     with own_style():
         cohorts = [(part, list(cohort_sections(part))) for part in parts]
     headline, further = _answer(parts)
@@ -84,8 +84,8 @@ def report_page(run: Run, name: str | None = None) -> Html:
         *_block("Methods", methods_section(run)),
     ]
     for part, sections in cohorts:
-        blocks = [html for title, content in sections for html in _block(title, content, part.name if several else "")]
-        heading = [tag("h2", part.name)] if several else []
+        blocks = [html for title, content in sections for html in _block(title, content, part.title if several else "")]
+        heading = [tag("h2", part.title)] if several else []
         body.append(tag("section", *heading, *blocks, class_="cohort" if several else "only"))
     body += _block("Settings", settings_section(run))
     body += _block("Software, machine and time", software_section(run))
@@ -103,16 +103,17 @@ def _answer(parts: Sequence[CohortPart]) -> tuple[str, list[Html]]:
     if len(judged) == 1:
         one = judged[0].answer
         return one.headline, [tag("p", " ".join(one.further))] if one.further else []
-    answers = {part.name: part.answer for part in judged}
+    answers = {part.title: part.answer for part in judged}
     baselines = {part.baseline for part in judged}
     items = [join([tag("b", name), f": {one.headline} {' '.join(one.further)}"]) for name, one in answers.items()]
-    return overall(answers, baselines.pop() if len(baselines) == 1 else ""), [listed(items)]
+    what = "targets" if all(part.run.target for part in judged) else "cohorts"
+    return overall(answers, baselines.pop() if len(baselines) == 1 else "", what), [listed(items)]
 
 
 def _contents(cohorts: Sequence[tuple[CohortPart, list[Section]]], several: bool) -> Html:
     titles = [("Methods", "")]
     for part, sections in cohorts:
-        named = [(title, part.name if several else "") for title, _ in sections]
+        named = [(title, part.title if several else "") for title, _ in sections]
         titles += named[:1] if several else named
     titles += [(title, "") for title in ("Settings", "Software, machine and time", "How to run it again")]
     links = [tag("a", cohort or title, href=f"#{_anchor(title, cohort)}") for title, cohort in titles]

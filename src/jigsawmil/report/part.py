@@ -32,6 +32,11 @@ class CohortPart:
     styles: Styles
 
     @property
+    def title(self) -> str:
+        """The cohort, and which of several targets."""
+        return f"{self.name}, {self.run.target}" if self.run.target else self.name
+
+    @property
     def classes(self) -> tuple[str, ...]:
         return self.run.classes[self.name]
 

@@ -13,6 +13,7 @@ from ..statistics.bands import RESAMPLES, Kind
 from ..study.control import shuffle_control
 from ..study.disagreement import disagreement
 from ..study.predictions import Pooled, fold_areas
+from ..study.trust import trust_file
 from ..tasks import FIGURES
 from .attention import attention_caption, attention_rows
 from .choices import choice_lines, choice_table, choices_of
@@ -304,7 +305,7 @@ def faithfulness_section(part: CohortPart) -> Html:
     """What `faithfulness/<cohort>/<variant>.json` says, with the curves of the best; empty where it was not asked."""
     items, pictures = [], []
     for method in part.summary["variant"]:
-        file = part.run.files.faithfulness(part.name, f"{method}.json")
+        file = trust_file(part.run, part.name, method, "json")
         if not file.is_file():
             continue
         try:

@@ -157,8 +157,12 @@ def _quoted(summary: pd.DataFrame) -> str:
 
 
 def cohorts(frame: pd.DataFrame) -> Iterator[tuple[str, pd.DataFrame]]:
-    """Each cohort's name and rows, in the order of the table."""
-    for name, rows in frame.groupby("cohort", sort=False):
+    """Each cohort's name and rows, in the order of the table; of several targets, each is one for itself."""
+    names = frame["cohort"].astype(str)
+    if "target" in frame:
+        targets = frame["target"].fillna("").astype(str)
+        names += targets.where(targets == "", ", " + targets)
+    for name, rows in frame.groupby(names, sort=False):
         yield str(name), rows
 
 

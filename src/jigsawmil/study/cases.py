@@ -59,7 +59,8 @@ def case_maps(
     """Out-of-fold maps of every slide of a case. neighbours, attribution: as in `explain_each`."""
     model, card = case_model(case)
     bags = case_bags(run, case, features)
-    return explain_patient(model, card, case.name, bags, device=device, neighbours=neighbours, attribution=attribution)
+    found = explain_patient(model, card, case.name, bags, device=device, neighbours=neighbours, attribution=attribution)
+    return [maps.of_target(run.target) for maps in found]
 
 
 def run_maps(

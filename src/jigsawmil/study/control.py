@@ -8,7 +8,7 @@ from scipy.stats import norm
 from ..errors import StudyError
 from ..statistics.metrics import named
 from ..statistics.paired import holm
-from ..tasks import measure_of
+from ..tasks import Task, measure_of
 from .compare import compare_methods, p_columns
 
 
@@ -16,7 +16,7 @@ def shuffle_control(
     predictions: pd.DataFrame,
     shuffled: pd.DataFrame,
     classes: Sequence[str] | None = None,
-    task: str | None = None,
+    task: str | Task | None = None,
     *,
     training: pd.DataFrame | None = None,
 ) -> pd.DataFrame:

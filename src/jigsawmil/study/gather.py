@@ -13,7 +13,7 @@ from ..cohort.labels import COVARIATE
 from ..cohort.splits import Fold, describe_splits
 from ..errors import StudyError
 from ..files import unguarded, write_csv
-from ..tasks import get_task
+from ..tasks import SingleTarget, get_task
 from ..train.ensemble import SPREAD, Weights, combine
 from ..train.feed import cohort_groups
 from ..train.origin import origin
@@ -25,6 +25,7 @@ from .predictions import training_rows
 from .records import CohortRecord, StudyRecord
 from .run_folder import RunFolder
 from .study import CohortSpec, Study
+from .targets import of_target, target_rows
 
 
 def by_reason(failed: Mapping[str, str]) -> dict[str, list[str]]:
@@ -90,12 +91,12 @@ def _split_notes(jobs: Sequence[Job], name: str, cohort: Cohort) -> list[str]:
     return describe_splits(list(parts.values()), list(cohort.slide_ids), list(cohort.patients))
 
 
-def _training(jobs: Sequence[Job], name: str, cohort: Cohort) -> pd.DataFrame:
-    """What each fold was trained on."""
+def _training(jobs: Sequence[Job], name: str, cohort: Cohort, target: SingleTarget) -> pd.DataFrame:
+    """What each fold was trained on, as far as the target is known."""
     mine = [job for job in jobs if job.cohort == name]
     folds = {(job.seed, job.fold): job.split for job in mine}
-    patient_of = dict(zip(map(str, cohort.slide_ids), map(str, cohort.patients), strict=True))
-    return training_rows(folds, patient_of, mine[0].settings.level)
+    known = [slide for slide in cohort.slides if target.label(cohort.label_of(slide))]
+    return training_rows(folds, {slide.slide_id: slide.patient_id for slide in known}, mine[0].settings.level)
 
 
 def cohort_record(source: CohortSpec, cohort: Cohort, **more: Any) -> CohortRecord:
@@ -149,17 +150,20 @@ def _write_tables(run: RunFolder, jobs: Sequence[Job], cohorts: Mapping[str, Coh
             continue
         weights = [_weights(group, cohort) for group in groups]
         found["weights"] += [_weight_rows(*both) for both in zip(groups, weights, strict=True)]
-        each = [_predictions(group, cohort, own) for group, own in zip(groups, weights, strict=True)]
-        table = pd.concat(each, ignore_index=True)
-        found["predictions"].append(table.assign(cohort=name))
-        complete = table[table["variant"].isin(whole(jobs, name))]
-        if len(complete):
-            of = {"classes": cohort.classes, "task": cohort.task, "training": _training(jobs, name, cohort)}
-            found["summary"].append(summarise(complete, **of).assign(cohort=name))
-            pairs = compare_methods(complete, **of).assign(cohort=name)
-            if groups[0][0].settings.level == "patient":  # one row per patient already: none has several
-                pairs["level"] = "patient"
-            found["comparisons"].append(pairs)
+        for target in get_task(cohort.task).split(cohort.classes):
+            each = [_predictions(group, cohort, own, target) for group, own in zip(groups, weights, strict=True)]
+            table = pd.concat(each, ignore_index=True)
+            mark = {"cohort": name, **({"target": target.name} if target.name else {})}
+            found["predictions"].append(table.assign(**mark))
+            complete = table[table["variant"].isin(whole(jobs, name))]
+            if len(complete):
+                training = _training(jobs, name, cohort, target)
+                of = {"classes": target.classes, "task": target.task, "training": training}
+                found["summary"].append(summarise(complete, **of).assign(**mark))
+                pairs = compare_methods(complete, **of).assign(**mark)
+                if groups[0][0].settings.level == "patient":  # one row per patient already: none has several
+                    pairs["level"] = "patient"
+                found["comparisons"].append(pairs)
     found["weights"] = [table for table in found["weights"] if len(table)]
     tables = {name: pd.concat(parts, ignore_index=True) if parts else pd.DataFrame() for name, parts in found.items()}
     for name, table in tables.items():
@@ -174,11 +178,13 @@ def _write_control(
     tests = []
     for name, cohort in cohorts.items():
         both = set.intersection(*(whole(jobs, name) for jobs, _ in by_place.values()))
-        if both:
-            true, moved = (t[(t["cohort"] == name) & t["variant"].isin(both)] for _, t in by_place.values())
-            training = _training([job for jobs, _ in by_place.values() for job in jobs], name, cohort)
-            control = shuffle_control(true, moved, cohort.classes, cohort.task, training=training)
-            tests.append(control.assign(cohort=name))
+        for target in get_task(cohort.task).split(cohort.classes) if both else ():
+            tables = (of_target(t[t["cohort"] == name], target.name) for _, t in by_place.values())
+            true, moved = (t[t["variant"].isin(both)] for t in tables)
+            training = _training([job for jobs, _ in by_place.values() for job in jobs], name, cohort, target)
+            control = shuffle_control(true, moved, target.classes, target.task, training=training)
+            mark = {"cohort": name, **({"target": target.name} if target.name else {})}
+            tests.append(control.assign(**mark))
     write_csv(pd.concat(tests, ignore_index=True) if tests else pd.DataFrame(), run.control.table("control"))
 
 
@@ -214,16 +220,20 @@ def _weight_rows(jobs: Sequence[Job], weights: Weights | None) -> pd.DataFrame:
     return pd.DataFrame() if weights is None else pd.DataFrame(rows).assign(weight=weights)
 
 
-def _predictions(jobs: Sequence[Job], cohort: Cohort, weights: Weights | None) -> pd.DataFrame:
-    """Of a single model, or of an ensemble: then what the average scores predict, and how far members disagree."""
+def _predictions(jobs: Sequence[Job], cohort: Cohort, weights: Weights | None, target: SingleTarget) -> pd.DataFrame:
+    """Of a single model, or of an ensemble: then what the average scores predict, and how far members disagree.
+    Of a task with several targets, those of one of them."""
     table, *others = (_read_scores(job, job.files.predictions, job.split.test, cohort) for job in jobs)
     logits = [column for column in table if column.startswith(LOGIT)]
-    if logits:
-        stacked = np.stack([other[logits].to_numpy(dtype=float) for other in (table, *others)])
+    stacked = np.stack([other[logits].to_numpy(dtype=float) for other in (table, *others)]) if logits else None
+    table = table.drop(columns=logits)
+    if target.name:
+        p = get_task(cohort.task).matrix(table, cohort.classes)
+        table = target_rows(table[["slide_id", "patient_id", "label"]], target, p, stacked, weights)
+    elif stacked is not None:
         found = combine(stacked, cohort.task, len(cohort.classes), weights)
-        task = get_task(cohort.task).of(cohort.classes)
-        rows = [task.row(p, cohort.classes) for p in found.probabilities]
-        table = table.drop(columns=logits).assign(**pd.DataFrame(rows, index=table.index))
+        rows = [target.task.row(p, cohort.classes) for p in found.probabilities]
+        table = table.assign(**pd.DataFrame(rows, index=table.index))
         table[SPREAD] = found.spread
     job = jobs[0]
     table.insert(0, "seed", job.seed)

@@ -117,7 +117,10 @@ def training_rows(
     fold). level: `patient` if predictions are of patients, whose names then are the slides'."""
     names = {slide: patient if level == "patient" else slide for slide, patient in patient_of.items()}
     rows = [
-        (*key, names[slide], patient_of[slide]) for key, fold in folds.items() for slide in (*fold.train, *fold.val)
+        (*key, names[slide], patient_of[slide])
+        for key, fold in folds.items()
+        for slide in (*fold.train, *fold.val)
+        if slide in patient_of  # else its target is not known
     ]
     return pd.DataFrame(rows, columns=["seed", "fold", "slide_id", "patient_id"])
 

@@ -1,5 +1,6 @@
 """A run read back from its folder: what was run, what came out, and which model may speak about which slide."""
 
+import math
 import re
 from collections import Counter
 from collections.abc import Mapping, Sequence
@@ -17,13 +18,15 @@ from ..cohort.labels import COVARIATE, slide_name
 from ..cohort.split_files import read_folds
 from ..cohort.splits import Fold
 from ..config import choose
-from ..errors import FeatureError, StudyError
+from ..errors import ConfigError, FeatureError, StudyError
 from ..files import unguarded
-from ..tasks import Task, get_task
+from ..tasks import SingleTarget, Task, get_task
 from ..train.ensemble import Weights
+from ..train.out_of_fold import TARGETS
 from .predictions import training_rows
-from .records import JobRecord, StudyRecord
+from .records import JobRecord, StudyRecord, ValidationRecord
 from .run_folder import PATIENT_TABLES, TABLES, JobFolder, RunFolder
+from .targets import of_target
 
 TEXT = (
     *("cohort", "slide_id", "patient_id", "label", "site", "features", "digest", "name", "reason", "positive", "level"),
@@ -33,6 +36,7 @@ WHOLE = (
     *("seed", "fold", "member", "patches", "folds", "seeds", "slides", "patients", "undefined_folds", "resamples"),
     *("default", "chosen"),
 )
+MAYBE_TEXT = ("target", "prediction")  # a value and a predicted value; of several targets a name and a class
 RENAMED = {"method": "variant", "method_a": "variant_a", "method_b": "variant_b"}  # columns of older versions
 
 
@@ -73,6 +77,7 @@ class Run:
     control_tests: pd.DataFrame = field(repr=False)
     left_out: pd.DataFrame = field(repr=False)
     slides: pd.DataFrame = field(repr=False)
+    target: str = ""  # of a run with several targets, the one that this is about, see `for_target`
     patient_predictions: pd.DataFrame = field(default_factory=pd.DataFrame, repr=False)  # of a validation
     patient_summary: pd.DataFrame = field(default_factory=pd.DataFrame, repr=False)
 
@@ -122,6 +127,54 @@ class Run:
         validation = self.record.validation
         return get_task(self.task(cohort)).at(None if validation is None else validation.threshold)
 
+    @property
+    def targets(self) -> dict[str, tuple[SingleTarget, ...]]:
+        """Of each cohort."""
+        return {name: get_task(self.task(name)).split(self.classes[name]) for name in self.cohorts}
+
+    @property
+    def by_target(self) -> "list[tuple[str, Run]]":
+        """Each cohort, with the run; of several targets, each cohort and target with the run for that target, unless no
+        slide of the cohort has a label of it (in a validation)."""
+        views = [
+            (name, self.for_target(target.name) if target.name else self)
+            for name, targets in self.targets.items()
+            for target in targets
+        ]
+        return [(name, view) for name, view in views if name in set(view.slides["cohort"])]
+
+    def for_target(self, name: str | None) -> "Run":
+        """The run as if it were about one target: its cohorts, labels, predictions, figures and maps. name: of a run
+        without several targets, None; of others it must be given.
+
+        Example: `open_run("run").for_target("her2").summary`
+        """
+        known = dict.fromkeys(target.name for own in self.targets.values() for target in own if target.name)
+        if not known and name is None:
+            return self
+        if name not in known:
+            raise ConfigError(
+                f"{self.folder}: target: found {name or 'none'}, expected "
+                + (f"one of {', '.join(known)}. Name it: --target." if known else "none: it has one target.")
+            )
+        kept = {cohort: target for cohort, own in self.targets.items() for target in own if target.name == name}
+        cohorts = {
+            cohort: replace(self.record.cohorts[cohort], task=target.task.name, classes=target.classes)
+            for cohort, target in kept.items()
+        }
+        slides = self.slides[self.slides["cohort"].isin(kept)]
+        labels = [kept[row.cohort].label(str(row.label)) for row in slides.itertuples()]
+        slides = slides.assign(label=labels)
+        tables = ("predictions", "summary", "comparisons", "control", "control_tests")
+        own = {table: _of_target(getattr(self, table), name) for table in (*tables, *PATIENT_TABLES)}
+        return replace(
+            self,
+            record=replace(self.record, cohorts=cohorts, validation=_validation_of(self.record.validation, name)),
+            slides=slides[slides["label"] != ""],
+            target=name,
+            **own,
+        )
+
     def cohort_of(self, slide_id: str, cohort: str | None = None) -> str:
         """The cohort that a slide belongs to; it must be named where the slide is in several."""
         if cohort is not None:
@@ -131,7 +184,8 @@ class Run:
         if not found:
             known = list(self.slides["slide_id"])
             raise StudyError(
-                f"{slide_id}: no slide of {self.folder}, which has {len(known)}: {', '.join(known[:3])}, ... "
+                f"{slide_id}: no slide of {self.folder}{f' with a label of {self.target}' if self.target else ''}, "
+                f"which has {len(known)}: {', '.join(known[:3])}, ... "
                 f"See {self.files.table('slides')}."
             )
         if len(found) > 1:
@@ -221,6 +275,19 @@ class Run:
         return known or None
 
 
+def _of_target(table: pd.DataFrame, name: str) -> pd.DataFrame:
+    """Without the probabilities of the classes of other targets."""
+    own = of_target(table, name)
+    return own.drop(columns=[c for c in own if c.startswith("probability") and own[c].isna().all()])
+
+
+def _validation_of(record: ValidationRecord | None, name: str) -> ValidationRecord | None:
+    """What training states of one target."""
+    if record is None:
+        return None
+    return replace(record, reference=dict(record.reference.get(TARGETS) or {}).get(name, {}))
+
+
 def is_run(path: str | Path) -> bool:
     return RunFolder(Path(path)).study.is_file()
 
@@ -295,6 +362,13 @@ def weights_of(jobs: Sequence[RunJob]) -> Weights | None:
     return tuple(weight / sum(own) for weight in own)
 
 
+def _is_number(text: str) -> bool:
+    try:
+        return math.isfinite(float(text or 0))
+    except ValueError:
+        return False
+
+
 def _table(path: Path, cohort: str) -> pd.DataFrame:
     """Ids stay text (007 is not 7), the rest are numbers. cohort: not named in a table of an older
     version with one cohort."""
@@ -302,6 +376,8 @@ def _table(path: Path, cohort: str) -> pd.DataFrame:
         return pd.DataFrame()
     table = pd.read_csv(path, dtype=str, keep_default_na=False).rename(columns=RENAMED).map(unguarded)
     for column in (name for name in table.columns.difference(TEXT) if not name.startswith(COVARIATE)):
+        if column in MAYBE_TEXT and not all(map(_is_number, table[column])):
+            continue
         table[column] = table[column].map(lambda text: float(text or "nan"))  # exactly; pandas may round the last digit
         if column in WHOLE:
             table[column] = table[column].astype(int)

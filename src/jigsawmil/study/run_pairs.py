@@ -22,15 +22,16 @@ def compare_runs(
     variant_a: str | None = None,
     variant_b: str | None = None,
     cohort: str | None = None,
+    target: str | None = None,
 ) -> pd.DataFrame:
     """One row per pair of variants, one of each run: the columns of comparisons.csv, and run_a, run_b.
 
     Variants of the same name are paired; runs that share none are paired variant by variant, and so is a variant that
-    is named. cohort: of runs with several. Runs whose slides, labels, patients or folds differ are refused.
+    is named. cohort, target: of runs with several. Runs whose slides, labels, patients or folds differ are refused.
 
     Example: `compare_runs("run-k8", "run-k50")`
     """
-    runs = [open_run(a), open_run(b)]
+    runs = [open_run(path).for_target(target) for path in (a, b)]
     if cohort is not None:
         choose("--cohort", cohort, dict.fromkeys(name for run in runs for name in run.cohorts))
     cohorts = [the_cohort(run, cohort if cohort in run.cohorts else None) for run in runs]

@@ -37,6 +37,7 @@ def maps_of(
     variant: str | None = None,
     cohort: str | None = None,
     features: Path | None = None,
+    target: str | None = None,
     device: str = "auto",
     attribution: bool = False,
     **reading: Any,
@@ -44,13 +45,14 @@ def maps_of(
     """The maps of one slide, by its id in a run or by its feature file.
 
     source: folder of a model or of a run. variant, cohort: of a run. features: folder, if the files were moved.
+    target: which one, of several.
     attribution: also of the input patches, 30 to 60 times the time of a prediction.
     reading: options of `read_bag`, for a model.
     """
     path = Path(item)
     if is_run(source):
         _as_studied(reading)
-        run, slide_id = open_run(source), slide_name(path.name) if path.exists() else item
+        run, slide_id = open_run(source).for_target(target), slide_name(path.name) if path.exists() else item
         folder = path.parent if path.exists() else features
         of_run: dict[str, Any] = {"variant": variant, "cohort": cohort, "features": folder}
         maps = run_maps(run, slide_id, **of_run, device=device, attribution=attribution)
@@ -59,7 +61,7 @@ def maps_of(
             (run.slides["slide_id"] == slide_id) & (run.slides["cohort"] == run.cohort_of(slide_id, cohort))
         ]
         label = "".join(f"true label: {label}; " for label in rows["label"][:1])
-        return SlideMaps(maps, file, label + _words(run, slide_id, variant, cohort))
+        return SlideMaps(maps, file, label + _words(run, slide_id, variant, cohort) + _about(target))
     model, card = load_model(_model_folder(source, variant, cohort, features))
     if not path.exists():
         raise FeatureError(
@@ -67,7 +69,7 @@ def maps_of(
         )
     [maps] = explain(model, card, path, device=device, attribution=attribution, **reading)
     alone = "; it pools patients, and sees this slide alone" if card.level == "patient" else ""
-    return SlideMaps(maps, path, f"{card.title}, model {source.name}{alone}")
+    return SlideMaps(maps.of_target(target), path, f"{card.title}, model {source.name}{alone}{_about(target)}")
 
 
 def every_map(
@@ -77,6 +79,7 @@ def every_map(
     variant: str | None = None,
     cohort: str | None = None,
     features: Path | None = None,
+    target: str | None = None,
     device: str = "auto",
     attribution: bool = False,
     **reading: Any,
@@ -85,7 +88,7 @@ def every_map(
     wanted_maps = {"neighbours": False, "attribution": attribution}
     if is_run(source):
         _as_studied(reading)
-        run = open_run(source)
+        run = open_run(source).for_target(target)
         name = the_cohort(run, cohort)
         for slide_id in which:
             run.cohort_of(slide_id, name)  # refuses what is no slide of it
@@ -99,7 +102,7 @@ def every_map(
                     slide_id = maps.bag.slide_id
                     if not wanted or slide_id in wanted:
                         file = run.features_of(slide_id, cohort=name, folder=features)
-                        yield SlideMaps(maps, file, _words(run, slide_id, variant, name))
+                        yield SlideMaps(maps, file, _words(run, slide_id, variant, name) + _about(target))
 
         return total, of_run()
     model, card = load_model(_model_folder(source, variant, cohort, features))
@@ -109,8 +112,8 @@ def every_map(
         )
     files = {slide_name(path.name): path for path in feature_files([Path(item) for item in which])}
     found = explain_each(model, card, [*files.values()], device=device, **wanted_maps, **reading)
-    words = f"{card.title}, model {source.name}"
-    return len(files), (SlideMaps(maps, files[maps.bag.slide_id], words) for maps in found)
+    words = f"{card.title}, model {source.name}{_about(target)}"
+    return len(files), (SlideMaps(maps.of_target(target), files[maps.bag.slide_id], words) for maps in found)
 
 
 def _as_studied(reading: dict[str, Any]) -> None:
@@ -141,6 +144,10 @@ def _words(run: Run, slide_id: str, variant: str | None, cohort: str | None) -> 
     jobs = run.jobs_of(slide_id, variant=variant, cohort=cohort)
     job, what = jobs[0], "a model" if len(jobs) == 1 else f"{len(jobs)} models"
     return f"{job.variant}, seed {job.seed}, fold {job.fold}: {what} that never saw this slide"
+
+
+def _about(target: str | None) -> str:
+    return f"; target {target}" if target else ""
 
 
 class MapExport:

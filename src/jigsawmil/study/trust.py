@@ -29,7 +29,8 @@ def case_curves(
     """The random orders of a slide are the same for every variant."""
     rng = np.random.default_rng([seed, *case.name.encode()])
     bags = case_bags(run, case, features)
-    return curves_of(*case_model(case), case.name, bags, rng, device=device, attribution=attribution)
+    target = run.target or None
+    return curves_of(*case_model(case), case.name, bags, rng, device=device, attribution=attribution, target=target)
 
 
 def _rows(curves: list[Curves]) -> Iterator[dict[str, Any]]:
@@ -40,9 +41,14 @@ def _rows(curves: list[Curves]) -> Iterator[dict[str, Any]]:
             yield {"slide_id": one.name, "patches": one.patches, "ranking": ranking, **row}
 
 
+def trust_file(run: Run, cohort: str, variant: str, suffix: str) -> Path:
+    """In the run folder; one per target if there are several."""
+    return run.files.faithfulness(cohort, f"{variant}{f', {run.target}' if run.target else ''}.{suffix}")
+
+
 def write_trust(run: Run, cohort: str, variant: str, curves: list[Curves], *, seed: int, sentence: str) -> None:
     """`faithfulness/COHORT/VARIANT.json` and `.csv` in the run folder, which the report shows."""
     figures = {"cohort": cohort, "variant": variant, "seed": seed, "sentence": sentence, **faithfulness(curves)}
     with writing_to(run.files.faithfulness(cohort)):
-        write_json(run.files.faithfulness(cohort, f"{variant}.json"), figures)
-    write_csv(pd.DataFrame(_rows(curves)), run.files.faithfulness(cohort, f"{variant}.csv"))
+        write_json(trust_file(run, cohort, variant, "json"), figures)
+    write_csv(pd.DataFrame(_rows(curves)), trust_file(run, cohort, variant, "csv"))

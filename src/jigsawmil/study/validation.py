@@ -20,7 +20,8 @@ from ..config import choose, from_mapping
 from ..errors import ConfigError, StudyError
 from ..files import write_csv
 from ..nn.model import Model
-from ..tasks import get_task
+from ..statistics.metrics import Floats
+from ..tasks import SingleTarget, get_task
 from ..train.answers import Answers
 from ..train.apply import Group, apply_groups, check_fits, check_known, covariates_of_card, size_note
 from ..train.checkpoint import CARD, ModelCard, load_members, load_model, save_model
@@ -29,6 +30,7 @@ from ..train.feed import cohort_groups
 from ..train.identity import fingerprint
 from ..train.infer import Seen
 from ..train.origin import origin
+from ..train.out_of_fold import TARGETS
 from ..train.train_model import check_patients
 from ..train.trained_on import TrainedSlide, find_overlap
 from .attention import write_attention
@@ -41,6 +43,7 @@ from .run import Run, is_run, open_run, weights_of
 from .run_folder import JobFolder, RunFolder
 from .slide_maps import the_cohort
 from .study import CohortSpec
+from .targets import target_rows
 
 EXTERNAL = "external"  # what the cohort of a validation is called
 Follow = Callable[[Iterator[Seen], int], Iterator[Seen]]  # given a number of cases, shows how far it is
@@ -102,23 +105,18 @@ def _of_run(run: Run, variant: str | None, cohort: str | None) -> Subject:
         raise StudyError(f"{run.folder}: {variant} lacks some folds on {name}. Run the study to its end first.")
     jobs = [job for job in run.jobs if (job.cohort, job.variant) == (name, variant)]
     model, card = load_members([job.folder for job in jobs], weights_of(jobs))
-    table = run.predictions
-    table = table[(table["cohort"] == name) & (table["variant"] == variant)].dropna(axis="columns", how="all")
-    one = pool(table, run.classes[name], run.task(name))[variant]
     folds, seeds = ({getattr(job, what) for job in jobs} for what in ("fold", "seed"))
     counts = {"folds": len(folds), "seeds": len(seeds), "members": len(jobs) // (len(folds) * len(seeds))}
     spelled = " x ".join(f"{count} {what}" for what, count in counts.items() if count > 1 or what == "folds")
-    figures = {key: value for key, value in rows.iloc[0].to_dict().items() if isinstance(value, float)}
+    views = {view.target: _reference(view, name, variant) for of, view in run.by_target if of == name}
+    reference, threshold = views.get("", ({TARGETS: {target: own for target, (own, _) in views.items()}}, None))
     design = str(rows.iloc[0].get("design", "cross-validation"))
-    threshold = one.task.best_threshold(one.truth, one.probability)
-    decided = one.task.at(threshold).score(one.truth, one.probability)
-    figures |= {key: value for key, value in decided.items() if key in figures}  # those of a decision change
     record = ValidationRecord(
         source=str(run.folder),
         models=len(jobs),
         words=f"the ensemble of all {len(jobs)} fold models of {variant} ({spelled})",
         threshold=threshold,
-        reference={**figures, "design": design, "slides": len(one.cases), "patients": len(set(one.patients))},
+        reference=reference,
         reference_words={
             "repeated hold-out": "mean over the test sets of the repeated hold-out",
             "hold-out": "predictions of the test set",
@@ -132,6 +130,22 @@ def _of_run(run: Run, variant: str | None, cohort: str | None) -> Subject:
         record,
         _trained_on(run, name, card),
     )
+
+
+def _reference(run: Run, cohort: str, variant: str) -> tuple[dict[str, Any], float | None]:
+    """What a run says of a variant, with decisions at the threshold that its predictions fix; of a run that is about
+    one of several targets, at that of the task, for the model has no other."""
+    table, summary = (
+        own[(own["cohort"] == cohort) & (own["variant"] == variant)] for own in (run.predictions, run.summary)
+    )
+    row, task = summary.iloc[0], run.task(cohort)
+    one = pool(table.dropna(axis="columns", how="all"), run.classes[cohort], task)[variant]
+    figures = {key: value for key, value in row.to_dict().items() if isinstance(value, float)}
+    threshold = None if run.target else one.task.best_threshold(one.truth, one.probability)
+    decided = one.task.at(threshold).score(one.truth, one.probability)
+    figures |= {key: value for key, value in decided.items() if key in figures}  # those of a decision change
+    design = str(row.get("design", "cross-validation"))
+    return {**figures, "design": design, "slides": len(one.cases), "patients": len(set(one.patients))}, threshold
 
 
 def _trained_on(run: Run, cohort: str, card: ModelCard) -> tuple[TrainedSlide, ...]:
@@ -152,7 +166,9 @@ def read_cohort(labels: str, features: str, options: CohortOptions, card: ModelC
     if options.covariates:
         raise ConfigError("covariates: the model knows which covariates it uses. Leave it out.")
     columns = ",".join(column.name for column in covariates_of_card(card)) or None
-    cohort = Cohort.read(labels, features, **replace(options, covariates=columns).given(), task=task.reads_as())
+    targets = ",".join(target.name for target in task.split(card.classes)) or None
+    options = replace(options, covariates=columns, label_columns=options.label_columns or targets)
+    cohort = Cohort.read(labels, features, **options.given(), task=task.reads_as())
     return cohort.for_model(task.name, card.classes)
 
 
@@ -286,30 +302,46 @@ def _write_tables(run: RunFolder, members: _Members, cohort: Cohort) -> None:
     first = {"variant": members.subject.variant, "fold": 0, "seed": 0}
     answers, task = members.answers, members.answers.task
 
-    def table(cases: Sequence[dict[str, Any]], rows: Sequence[dict[str, Any]]) -> pd.DataFrame:
+    weights = members.subject.card.member_weights
+    level, scores = members.subject.card.level, answers.scores if len(answers.scores) > 1 else None
+    found: dict[str, list[pd.DataFrame]] = {}
+
+    def table(
+        target: SingleTarget, cases: Sequence[dict[str, Any]], rows: Sequence[dict[str, Any]], scores: Floats | None
+    ) -> pd.DataFrame:
+        if target.name:
+            p = task.matrix(pd.DataFrame(rows), cohort.classes)
+            own = target_rows(pd.DataFrame(cases), target, p, scores, weights)
+            return own.assign(**first, target=target.name)
         extra = {"prediction"} - set(task.columns(cohort.classes))
-        own = [{key: value for key, value in row.items() if key not in extra} for row in rows]
-        return pd.DataFrame([{**first, **case, **row} for case, row in zip(cases, own, strict=True)])
+        kept = [{key: value for key, value in row.items() if key not in extra} for row in rows]
+        return pd.DataFrame([{**first, **case, **row} for case, row in zip(cases, kept, strict=True)])
 
-    def summary(predictions: pd.DataFrame) -> pd.DataFrame:
-        return summarise(predictions, cohort.classes, task).assign(cohort=EXTERNAL)
+    def add(name: str, table: pd.DataFrame, target: SingleTarget) -> None:
+        mark = {"target": target.name} if target.name else {}
+        found.setdefault(name, []).append(table.assign(cohort=EXTERNAL, **mark))
 
-    predictions = table(members.cases, answers.rows)
-    figures = summary(predictions)
-    one_label = predictions.groupby("patient_id")["label"].nunique().max() == 1
-    if members.subject.card.level == "slide" and one_label:
-        first_of = {case["patient_id"]: case for case in reversed(members.cases)}
-        names, rows = answers.of_patients({case["slide_id"]: case["patient_id"] for case in members.cases})
-        cases = [{**first_of[name], "slide_id": name} for name in names]
-        patients = table(cases, rows)
-        by_patient = summary(patients)
-        own = f"{task.measure.name}_patient"
-        figures[own] = by_patient[own]  # of mean scores, as `predict` has them
-        write_csv(patients.assign(cohort=EXTERNAL), run.table("patient_predictions"))
-        write_csv(by_patient, run.table("patient_summary"))
-    if (weights := members.subject.card.member_weights) is not None:
-        rows = pd.DataFrame({**first, "cohort": EXTERNAL, "member": range(len(weights)), "weight": weights})
-        write_csv(rows, run.table("weights"))
-    write_csv(predictions.assign(cohort=EXTERNAL), run.table("predictions"))
-    write_csv(figures, run.table("summary"))
+    for target in task.split(cohort.classes):
+        of = (target.classes, target.task.at(task.threshold))
+        predictions = table(target, members.cases, answers.rows, scores)
+        if predictions.empty:  # no slide of this cohort has a label of that target
+            continue
+        figures = summarise(predictions, *of)
+        if level == "slide" and predictions.groupby("patient_id")["label"].nunique().max() == 1:
+            first_of = {case["patient_id"]: case for case in reversed(members.cases)}
+            names, rows = answers.of_patients({case["slide_id"]: case["patient_id"] for case in members.cases})
+            cases = [{**first_of[name], "slide_id": name} for name in names]
+            patients = table(target, cases, rows, None)
+            by_patient = summarise(patients, *of)
+            own = f"{target.task.measure.name}_patient"
+            figures[own] = by_patient[own]  # of mean scores, as `predict` has them
+            add("patient_predictions", patients, target)
+            add("patient_summary", by_patient, target)
+        add("predictions", predictions, target)
+        add("summary", figures, target)
+    if weights is not None:
+        rows_of = {**first, "cohort": EXTERNAL, "member": range(len(weights)), "weight": weights}
+        write_csv(pd.DataFrame(rows_of), run.table("weights"))
+    for name, tables in found.items():
+        write_csv(pd.concat(tables, ignore_index=True), run.table(name))
     write_csv(pd.DataFrame(columns=[*comparison_columns(task.measure), "cohort"]), run.table("comparisons"))

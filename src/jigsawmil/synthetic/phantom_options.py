@@ -22,7 +22,7 @@ TYPES = {  # names of the planted types, by number
     "arrangement": ("A", "B", "stroma", "lymphocytes", "fat"),
     "position": ("A", "B", "layer 1", "layer 2", "layer 3", "layer 4"),
 }
-OUTCOMES = ("classes", "survival", "regression")  # what the label table holds
+OUTCOMES = ("classes", "survival", "regression", "multilabel")  # what the label table holds
 PLANTED = {"composition": 1, "arrangement": 2, "position": 2}  # the first so many types carry the label
 
 LIMITS = {
@@ -65,10 +65,11 @@ class PhantomSpec:
     clump: typical diameter of clumps and compartments in patches; 50 nearest neighbours span 8 patches.
     nest: patches in each nest of `position`, at most a twelfth of the slide. 30 is 0.6 k at k = 50: the immediate
         neighbours of a core patch are the nest itself, its 50 nearest reach into the layers around the nest.
-    task: `survival` and `regression` add the columns `time` and `event`, or `value`, to the label table. The outcome of
-        a patient hangs on the class, and the slides stay the same, bit for bit.
-    effect: what the last class has over the first: the log of the hazard ratio, or a difference of means in standard
-        deviations. 0: the slides say nothing about the outcome.
+    task: `survival` and `regression` add the columns `time` and `event`, or `value`, to the label table; `multilabel`
+        the targets `planted` (no, yes) and `chance` (none, some, all), a tenth of each missing. The outcome of a
+        patient hangs on the class, except `chance`, which nothing tells. The slides stay the same, bit for bit.
+    effect: what the last class has over the first: the log of the hazard ratio, a difference of means in standard
+        deviations, or half the log of the odds ratio of `planted`. 0: the slides say nothing about the outcome.
     """
 
     kind: str

@@ -16,7 +16,11 @@ MPP = 0.25
 SEPARATION = 4.5  # distance of any two type prototypes, in standard deviations of the default patch noise
 ISOTROPIC = 0.5  # noise in all dimensions, relative to noise in the subspace of the types
 
+CHANCE, MISSING = ("none", "some", "all"), 0.1  # classes of the target `chance`; share of cells that are empty
+
 Types = NDArray[np.int64]  # (patch,): index into TYPES[kind]
+Floats = NDArray[np.float64]
+Outcome = dict[str, float] | dict[str, str]  # columns of the label table
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -32,7 +36,7 @@ class PhantomSlide:
     label: str
     types: Types
     plant: Types
-    outcome: dict[str, float]
+    outcome: Outcome
 
 
 @dataclass(frozen=True)
@@ -70,11 +74,12 @@ def draw_patients(rng: np.random.Generator, spec: PhantomSpec) -> tuple[NDArray[
 
 def draw_outcomes(
     rng: np.random.Generator, spec: PhantomSpec, patient: NDArray[np.int64], label: NDArray[np.int64]
-) -> list[dict[str, float]]:
+) -> list[Outcome]:
     """Of each slide, the same for all slides of a patient; the class takes part by its grade from -0.5 to 0.5.
 
     survival: exponential times in months, with a median of 24 in the middle; follow-up ends between 12 and 120 months.
     regression: a normal value around 50, with a standard deviation of 10 within a class.
+    multilabel: `planted`, yes or no, with odds that the class decides, and `chance`, which nothing decides.
     """
     draws = rng.random((spec.patients, 2))[patient]  # in the order of patients: more of them change nothing
     shift = spec.effect * (label / (len(spec.classes) - 1) - 0.5)
@@ -85,7 +90,21 @@ def draw_outcomes(
         failed, left = 24 * -np.log2(draws[:, 0]) * np.exp(-shift), 12 + 108 * draws[:, 1]
         times = np.ceil(np.minimum(failed, left) * 100) / 100
         return [{"time": float(t), "event": int(e)} for t, e in zip(times, failed <= left, strict=True)]
+    if spec.task == "multilabel":
+        return _targets(rng, spec, patient, shift, draws)
     return [{} for _ in patient]
+
+
+def _targets(
+    rng: np.random.Generator, spec: PhantomSpec, patient: NDArray[np.int64], shift: Floats, draws: Floats
+) -> list[Outcome]:
+    missing = rng.random((spec.patients, 2))[patient] < MISSING
+    yes = draws[:, 0] < 1 / (1 + np.exp(-2 * shift))
+    planted, chance = np.where(yes, "yes", "no"), np.array(CHANCE)[(draws[:, 1] * len(CHANCE)).astype(int)]
+    return [
+        {"planted": "" if gone[0] else str(one), "chance": "" if gone[1] else str(other)}
+        for one, other, gone in zip(planted, chance, missing, strict=True)
+    ]
 
 
 def draw_slide(
@@ -95,7 +114,7 @@ def draw_slide(
     index: int,
     patient: int,
     label: int,
-    outcome: dict[str, float],
+    outcome: Outcome,
 ) -> PhantomSlide:
     """The same random numbers are drawn in the same order for all classes: `label` only chooses the layout."""
     n = max(SMALLEST, round(spec.patches * np.exp(spec.spread * rng.standard_normal())))

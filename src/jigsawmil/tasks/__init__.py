@@ -25,6 +25,7 @@ from .classes import ClassTask, sort_classes
 from .measure import FIGURES, Measure
 from .multiclass import MulticlassTask
 from .ordinal import OrdinalTask
+from .target import SingleTarget
 from .task import Task
 from .terms import Targets
 
@@ -32,13 +33,13 @@ if TYPE_CHECKING:
     import pandas as pd
 
 __all__ = [
-    "FIGURES", "TASKS", "BinaryTask", "ClassTask", "Measure", "MulticlassTask", "OrdinalTask", "Targets", "Task",
-    "choose_task", "column_task", "figure_headers", "get_task", "measure_of",
-    "reading_options", "register_task", "sort_classes", "task_of_table",
+    "FIGURES", "TASKS", "BinaryTask", "ClassTask", "Measure", "MulticlassTask", "OrdinalTask", "SingleTarget",
+    "Targets", "Task", "choose_task", "column_task", "figure_headers", "get_task", "measure_of", "reading_options",
+    "register_task", "sort_classes", "task_of_table",
 ]  # fmt: skip
 
 # files that hold no task; every other ends with TASK
-SHARED = {"task", "measure", "terms", "classes", "heads", "value_heads", "numeric"}
+SHARED = {"task", "target", "measure", "terms", "classes", "heads", "value_heads", "numeric"}
 _files = [file.name for file in pkgutil.iter_modules(__path__) if file.name not in SHARED]
 TASKS: dict[str, Task] = {task.name: task for task in (import_module(f".{name}", __name__).TASK for name in _files)}
 BINARY, MULTICLASS, ORDINAL = (TASKS[kind.name] for kind in (BinaryTask, MulticlassTask, OrdinalTask))
@@ -61,8 +62,9 @@ def get_task(name: str | Task) -> Task:
     """
     if isinstance(name, Task):
         return name
+    name, opened, form = name.partition("(")
     choose("task", name, TASKS)
-    return TASKS[name]
+    return TASKS[name].of_form(form.removesuffix(")")) if opened else TASKS[name]
 
 
 def column_task(task: str | Task | None, given: Sequence[str]) -> Task:

@@ -45,7 +45,7 @@ def sort_classes(names: Iterable[str]) -> list[str]:
 class ClassTask(Task):
     """Each class against the rest, without an order. fewest, most: numbers of classes."""
 
-    of_classes = True
+    of_classes = calls_classes = True
     measure = AREA
     sections = ("curves", "calibration", "confusion")
     fewest: int = 2
@@ -147,6 +147,9 @@ class ClassTask(Task):
 
         loss = -np.log(np.clip(p[np.arange(len(y)), y], 1e-7, None)).mean()
         return float(loss), statistics.macro_auc(y, p, absent="skip", area=roc_auc_score)
+
+    def log_loss(self, y: Integers, p: Floats) -> float:
+        return float(-np.log(p[np.arange(len(p)), y.astype(int)].clip(1e-300)).mean())
 
     def spread_of(self, scores: Floats, classes: int) -> Floats:
         """Log-odds of the class that is called."""

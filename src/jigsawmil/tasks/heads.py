@@ -43,6 +43,12 @@ class Head(nn.Module, ABC):
     def recall(self, logits: Tensor, labels: Tensor) -> None:
         """Before each epoch, if `recalls`: the logits of all training bags in evaluation mode."""
 
+    def weigh_classes(self, labels: Tensor, classes: int) -> Tensor | None:
+        """Weights of the classes by which the losses of bags are multiplied: inverse frequency, 1 on average over the
+        training bags. None: the head weighs within its loss from now on. labels: of the training bags."""
+        counts = torch.bincount(labels, minlength=classes).clamp(min=1)
+        return len(labels) / (classes * counts)
+
     @abstractmethod
     def probabilities(self, logits: Tensor) -> Tensor:
         """(bag, output)."""
@@ -101,3 +107,40 @@ class OrdinalHead(Head):
         """Sum of the binary losses "above c?": the log-likelihood of the cumulative answers."""
         above = labels[:, None] > torch.arange(logits.shape[1], device=logits.device)
         return F.binary_cross_entropy_with_logits(logits, above.to(logits.dtype), reduction="none").sum(dim=1)
+
+
+class MultilabelHead(Head):
+    """A softmax over the classes of each target. labels: (bag, target), -1 where a target is not known.
+
+    loss: the mean over all targets of their cross-entropy, 0 for those that are not known: every label that is known
+    counts the same, and a slide with one of two labels half as much as one with both.
+    """
+
+    def __init__(self, width: int, sizes: Sequence[int]) -> None:
+        super().__init__(width, sum(sizes))
+        self.sizes = list(sizes)
+        self._weights: list[Tensor] | None = None  # of the classes of each target
+
+    def weigh_classes(self, labels: Tensor, classes: int) -> None:
+        """Each target by itself, among the bags of which it is known."""
+        columns = [own[own >= 0] for own in labels.T]
+        weigh = super().weigh_classes
+        self._weights = [weigh(own, size) for own, size in zip(columns, self.sizes, strict=True)]  # type: ignore[misc]
+
+    def probabilities(self, logits: Tensor) -> Tensor:
+        return torch.cat([own.softmax(dim=1) for own in logits.split(self.sizes, dim=1)], dim=1)
+
+    def loss(self, logits: Tensor, labels: Tensor) -> Tensor:
+        each = self._each(logits, labels)
+        if self._weights is not None:
+            pairs = zip(self._weights, labels.T, each, strict=True)
+            each = [loss * weights.to(loss)[label.clamp_min(0)] for weights, label, loss in pairs]
+        return torch.stack(each).mean(dim=0)
+
+    def held_out(self, logits: Tensor, labels: Tensor) -> Tensor:
+        return torch.stack(self._each(logits, labels)).mean(dim=0)
+
+    def _each(self, logits: Tensor, labels: Tensor) -> list[Tensor]:
+        """(bag,) of each target."""
+        parts = zip(logits.split(self.sizes, dim=1), labels.T, strict=True)
+        return [F.cross_entropy(own, label, reduction="none", ignore_index=-1) for own, label in parts]

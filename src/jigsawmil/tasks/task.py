@@ -10,6 +10,8 @@ from typing import TYPE_CHECKING, Any, ClassVar, Self
 from numpy.typing import ArrayLike
 
 from ..config import require
+from ..errors import ConfigError
+from .target import SingleTarget
 from .terms import (
     Booleans,
     Calibration,
@@ -40,6 +42,7 @@ class Task(ABC):
 
     name: str  # in --task, study files, study.json and model.json
     of_classes: bool = False  # whether one class of several is predicted, so that tables hold their probabilities
+    calls_classes: bool = False  # the same, of one target or of several
     measure: Measure
     losses: ClassVar[Mapping[str, str]] = {}  # to choose from, the default first -> in words; none: there is one
     headers: ClassVar[Mapping[str, str]] = {}  # figures of `score` that only this task has -> header in tables
@@ -143,6 +146,10 @@ class Task(ABC):
     def validation(self, y: Values, p: Floats, losses: Floats) -> tuple[float, float]:
         """Loss, by which an epoch is chosen, and a score to look at. losses: (case,) of `Head.held_out`."""
 
+    def log_loss(self, y: Values, p: Floats) -> float:
+        """Mean over cases; of tasks that call classes."""
+        raise NotImplementedError(f"{self.name} calls no class")
+
     def spread_of(self, scores: Floats, classes: int) -> Floats:
         """(member, case): what the members of an ensemble say, so that its standard deviation is their disagreement.
         scores: (member, case, score)"""
@@ -153,6 +160,24 @@ class Task(ABC):
     def of(self, classes: Sequence[str]) -> Self:
         """The task of outputs of these names; for tasks whose figures depend on the names."""
         return self
+
+    def of_form(self, form: str) -> Self:
+        """The task whose name ends in `(form)`; for tasks whose head depends on more than the number of outputs."""
+        raise ConfigError(f"task: found {self.name}({form}), expected {self.name}. Leave out what is in brackets.")
+
+    def split(self, classes: Sequence[str]) -> tuple[SingleTarget, ...]:
+        """The targets, each with a task of its own by which it is judged; most tasks have one."""
+        return (SingleTarget("", self.of(classes), tuple(classes)),)
+
+    def find_target(self, classes: Sequence[str], name: str | None) -> SingleTarget:
+        """The target of that name; None is the name if there is one target only."""
+        targets = self.split(classes)
+        for target in targets:
+            if target.name == (name or ""):
+                return target
+        known = ", ".join(target.name for target in targets if target.name)
+        expected = f"one of {known}. Name it: --target" if known else "none: the model has one target"
+        raise ConfigError(f"target: found {name or 'none'}, expected {expected}.")
 
     @abstractmethod
     def columns(self, classes: Sequence[str]) -> tuple[str, ...]:

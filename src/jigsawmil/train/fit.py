@@ -7,7 +7,6 @@ from pathlib import Path
 
 import numpy as np
 import torch
-from torch import Tensor
 
 from ..errors import ConfigError, NotANumberError
 from ..nn.model import Model
@@ -44,8 +43,8 @@ def fit(
     uninterrupted one. sharing: the processes that share every batch; only the first of them saves. keep_state: save the
     end, too, for other trainings follow that may be interrupted.
     """
-    weights = class_weights(feed.labels[list(train)], model.config.classes) if config.class_weights else None
     model.head.learn_targets(feed.labels[[*train, *validation]], feed.cohort.classes)
+    weights = model.head.weigh_classes(feed.labels[list(train)], model.config.classes) if config.class_weights else None
     training = Training(model, config, weights)
     if state is not None and state.exists():
         training.load(load_state(state))
@@ -126,9 +125,3 @@ def recall(model: Model, feed: Feed, train: Sequence[int], config: TrainConfig, 
     own = [seen.output.logits[0].double().cpu() for seen in found]
     rows = torch.stack(own) if own else torch.zeros(0, model.head.linear.out_features, dtype=torch.float64)
     model.head.recall(sharing.gather(rows, len(train)), feed.labels[list(train)])
-
-
-def class_weights(labels: Tensor, classes: int) -> Tensor:
-    """Inverse frequency, 1 on average over the training bags."""
-    counts = torch.bincount(labels, minlength=classes).clamp(min=1)
-    return len(labels) / (classes * counts)

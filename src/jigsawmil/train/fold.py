@@ -43,7 +43,7 @@ def fit_split(
 
     member: its number in an ensemble, which gives it a seed of its own."""
     cohort, config = feed.cohort, settings.train
-    weighable = get_task(cohort.task).of_classes or not config.class_weights
+    weighable = get_task(cohort.task).calls_classes or not config.class_weights
     require("class_weights", config.class_weights, weighable, f"false: {cohort.task} predicts no class")
     train, val = list(split.train), list(split.val)
     own = fold_seed(seed, fold, member)

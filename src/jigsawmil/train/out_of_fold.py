@@ -9,16 +9,19 @@ from collections.abc import Sequence
 from typing import Any, NamedTuple
 
 import numpy as np
+from numpy.typing import NDArray
 
 from ..cohort.cohort import Cohort
 from ..nn.model import Model
-from ..tasks import get_task
+from ..tasks import Task, get_task
+from ..tasks.terms import Values
 from .checkpoint import ModelCard
 from .ensemble import Floats, Weights, average
 from .feed import Feed, cohort_groups
 from .infer import run_model
 from .settings import Settings
 
+TARGETS = "targets"  # of several: the figures of each by its name
 ONE = "each patient by the one member that held it out"
 
 
@@ -51,17 +54,31 @@ def assess(cohort: Cohort, level: str, parts: Sequence[Held], weights: Weights |
     shares = [None if weights is None else _shares([weights[member] for member in members]) for members in who]
     task, first = get_task(cohort.task).of(cohort.classes), [slides[0] for _, slides in groups]
     mean = np.stack([average(scores, own) for scores, own in zip(said, shares, strict=True)])
-    y, p = cohort.labels[first], task.probabilities(mean, len(cohort.classes))
-    patients = cohort.patients[first]
-    threshold = task.best_threshold(y, p)
+    y, patients, targets = cohort.labels[first], cohort.patients[first], task.split(cohort.classes)
+    words = ONE if len(said[0]) == 1 else f"each patient by the {len(said[0])} members that held it out"
+    about = {"predictions": words, "members": len(parts)}
+    if not targets[0].name:
+        figures, threshold = _figures(task, y, task.probabilities(mean, len(cohort.classes)), patients)
+        return Assessment({**about, **figures}, threshold)
+    found = {}
+    for column, target in enumerate(targets):
+        known = y[:, column] >= 0
+        p = target.task.probabilities(target.scores(mean[known]), len(target.classes))
+        found[target.name], _ = _figures(target.task, y[known, column], p, patients[known], fixed=False)
+    return Assessment({**about, TARGETS: found})
+
+
+def _figures(
+    task: Task, y: Values, p: Floats, patients: NDArray[np.str_], *, fixed: bool = True
+) -> tuple[dict[str, Any], float | None]:
+    """fixed: whether a threshold is fixed by these predictions."""
+    threshold = task.best_threshold(y, p) if fixed else None
     bounds = task.bounds(y, p, patients)
     figures = task.at(threshold).score(y, p)
     area = {task.measure.pooled: figures.pop(task.measure.name), **bounds}
     figures.pop("undefined", None)
     known = {name: None if np.isnan(value) else float(value) for name, value in {**area, **figures}.items()}
-    words = ONE if len(said[0]) == 1 else f"each patient by the {len(said[0])} members that held it out"
-    counts = {"slides": len(groups), "patients": len(set(patients)), "members": len(parts)}
-    return Assessment({"predictions": words, **known, **counts}, threshold)
+    return {**known, "slides": len(y), "patients": len(set(patients))}, threshold
 
 
 def _shares(weights: Sequence[float]) -> Weights:
@@ -73,10 +90,12 @@ def performance_lines(card: ModelCard) -> list[str]:
     task, figures = get_task(card.model.task), card.performance
     lines = []
     if figures is not None:
-        own = task.measure
-        kind = own.name if figures.get(f"{own.name}_low") is not None else "boot"
-        reached = f"{shown(figures[own.pooled])} [{shown(figures[f'{kind}_low'])}, {shown(figures[f'{kind}_high'])}]"
-        lines.append(f"Out of fold, {figures['predictions']}: {own.full} {reached} on {figures['slides']} cases.")
+        for name, own in (figures.get(TARGETS) or {"": figures}).items():
+            measure = task.measure
+            kind = measure.name if own.get(f"{measure.name}_low") is not None else "boot"
+            reached = f"{shown(own[measure.pooled])} [{shown(own[f'{kind}_low'])}, {shown(own[f'{kind}_high'])}]"
+            what = f"{name}, out of fold" if name else "Out of fold"
+            lines.append(f"{what}, {figures['predictions']}: {measure.full} {reached} on {own['slides']} cases.")
         lines.append(
             "The ensemble averages all members, so it is likely to be better; but members also stop by the patients "
             "they hold out, which favours this figure a little."

@@ -15,7 +15,6 @@ from ..tasks import get_task
 from ..tasks.heads import Head
 from .config import TrainConfig
 from .feed import Feed
-from .fit import class_weights
 from .infer import run_model
 from .progress import Epoch, Progress
 
@@ -48,19 +47,19 @@ def fit_regression(
         assert model.covariates is not None
         z = model.covariates.encode(values).double().cpu()
     labels, classes = feed.labels[bags], feed.cohort.classes
-    weights = class_weights(labels, model.config.classes) if config.class_weights else None
+    weighed = labels if config.class_weights else None
     inner = _inner_folds(feed, slides, bags, seed)
     task, found = get_task(model.config.task).of(classes), {}
     for ridge in RIDGES:
         rows, losses = torch.zeros(len(bags), len(classes), dtype=torch.float64), torch.zeros(len(bags))
         for train, test in inner:
-            own = Regression.fit(model, z[train], labels[train], classes, ridge, weights)
+            own = Regression.fit(model, z[train], labels[train], classes, ridge, weighed)
             logits = own.logits(z[test])
             rows[test] = own.head.probabilities(logits).double()
             losses[test] = own.head.held_out(logits, labels[test]).detach().float()
         found[ridge] = task.validation(labels.numpy(), rows.numpy(), losses.numpy())
     best = min(RIDGES, key=lambda ridge: found[ridge][0])
-    fitted = Regression.fit(model, z, labels, classes, best, weights)
+    fitted = Regression.fit(model, z, labels, classes, best, weighed)
     model.centre.copy_(fitted.centre)
     model.scale.copy_(fitted.scale)
     model.head.load_state_dict(fitted.head.state_dict())
@@ -86,14 +85,15 @@ class Regression(NamedTuple):
         labels: Tensor,
         classes: Sequence[str],
         ridge: float,
-        weights: Tensor | None,
+        weighed: Tensor | None,
     ) -> "Regression":
-        """z: (bag, column). weights: (class,)"""
+        """z: (bag, column). weighed: labels by which classes are weighted"""
         centre, spread = z.mean(dim=0), z.std(dim=0, correction=0)
         scale = torch.where(spread > 1e-8 * (1 + centre.abs()), spread, 1.0)  # a column that never changes says nothing
         config = model.config
         head = get_task(config.task).head_for(z.shape[1], config.classes, config.loss).double()
         head.learn_targets(labels, classes)
+        weights = None if weighed is None else head.weigh_classes(weighed, config.classes)
         for parameter in head.parameters():
             torch.nn.init.zeros_(parameter)
         own, x = cls(head, centre, scale), (z - centre) / scale

@@ -40,7 +40,7 @@ def learn_weights(
     for member, own in enumerate(settings):
         kinds.setdefault(own, []).append(member)
     said = [_of_kind([held_out[member] for member in members]) for members in kinds.values()]
-    if len(kinds) < 2 or not truth or not task.of_classes or any(own.keys() != truth.keys() for own in said):
+    if len(kinds) < 2 or not truth or not task.calls_classes or any(own.keys() != truth.keys() for own in said):
         return None
     scores = np.stack([[own[case] for case in truth] for own in said])  # (kind, case, score)
     learnt = stack(scores, np.array(list(truth.values())), task, classes)
@@ -63,14 +63,9 @@ def stack(scores: Floats, truth: np.ndarray, task: Task, classes: int) -> Floats
 
     def objective(w: Floats) -> float:
         p = task.probabilities(np.tensordot(w, scores, axes=1), classes)
-        return float(log_loss(truth, p) + STRENGTH * ((w - equal) ** 2).sum())
+        return float(task.log_loss(truth, p) + STRENGTH * ((w - equal) ** 2).sum())
 
     simplex = {"type": "eq", "fun": lambda w: w.sum() - 1}
     found = minimize(objective, equal, bounds=[(0, 1)] * len(equal), constraints=[simplex], method="SLSQP")
     weights = np.clip(found.x, 0, None)
     return weights / weights.sum() if np.isfinite(weights).all() else equal
-
-
-def log_loss(truth: np.ndarray, p: Floats) -> float:
-    """Mean over cases. p: (case, class)"""
-    return float(-np.log(p[np.arange(len(p)), truth.astype(int)].clip(1e-300)).mean())
