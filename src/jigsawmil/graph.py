@@ -5,6 +5,7 @@ patch at the distance of the k-th neighbour is a neighbour. That depends neither
 nor on a direction, and it makes the graph the same under translation and uniform scaling.
 """
 
+from collections.abc import Callable
 from dataclasses import dataclass, fields, replace
 from functools import cached_property
 from typing import Any, Self
@@ -62,8 +63,20 @@ class SpatialGraph:
     def blocks(self) -> Blocks:
         return blocks_of(self.indptr.numpy(), self.indices.numpy())
 
+    @property
+    def tensors(self) -> tuple[Tensor, ...]:
+        return tuple(getattr(self, field.name) for field in fields(self))
+
+    @property
+    def nbytes(self) -> int:
+        return sum(tensor.nbytes for tensor in self.tensors)
+
+    def each(self, change: Callable[[Tensor], Tensor]) -> Self:
+        """The graph of its changed tensors."""
+        return type(self)(*map(change, self.tensors))
+
     def to(self, device: torch.device | str) -> Self:
-        return type(self)(*(getattr(self, field.name).to(device) for field in fields(self)))
+        return self.each(lambda tensor: tensor.to(device))
 
     @property
     def transposed(self) -> "SpatialGraph":

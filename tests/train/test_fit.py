@@ -113,9 +113,9 @@ def test_every_epoch_sees_every_bag_once_in_its_own_order(feed: Feed, small: Sma
     orders: list[list[int]] = []
     stream = feed.stream
 
-    def recording(batches: Sequence[Sequence[int]]) -> Any:
+    def recording(batches: Sequence[Sequence[int]], device: torch.device) -> Any:
         orders.append([bag for bags in batches for bag in bags])
-        return stream(batches)
+        return stream(batches, device)
 
     monkeypatch.setattr(feed, "stream", recording)
     fit(small("abmil"), feed, TRAIN, [], config(epochs=3, batch_size=5), seed=0)

@@ -96,11 +96,12 @@ class Batch:
     def keep_patches(self, keep: Tensor) -> "Batch":
         """Some of the patches, with the edges between them; at least one of every slide. keep: (patch,) bool."""
         before = [0, *keep.cumsum(0).tolist()]  # kept patches before each patch
+        there = keep.to(self.features.device)
         return dataclasses.replace(
             self,
-            features=self.features[keep],
-            graph=self.graph.keep_patches(keep) if self.graph else None,
-            bins=self.bins[keep],
+            features=self.features[there],
+            graph=self.graph.keep_patches(there) if self.graph else None,
+            bins=self.bins[there],
             order=self.order[keep],
             coords=self.coords[keep],
             slide_ptr=tuple(before[patch] for patch in self.slide_ptr),
@@ -109,12 +110,12 @@ class Batch:
 
     def to(self, device: torch.device | str) -> "Batch":
         """On a device, ready for a model: features become float32 there."""
-        return dataclasses.replace(
-            self,
-            features=self.features.to(device).float(),
-            graph=self.graph.to(device) if self.graph else None,
-            bins=self.bins.to(device),
-        )
+        graph = self.graph.to(device) if self.graph else None
+        return self.with_tensors(self.features.to(device).float(), graph, self.bins.to(device))
+
+    def with_tensors(self, features: Tensor, graph: SpatialGraph | None, bins: Tensor) -> "Batch":
+        """The same with what a model reads in another place."""
+        return dataclasses.replace(self, features=features, graph=graph, bins=bins)
 
     def __len__(self) -> int:
         """Number of bags."""
@@ -134,10 +135,8 @@ class Batch:
 
     @property
     def nbytes(self) -> int:
-        tensors = [self.features, self.bins, self.order, self.coords]
-        if self.graph:
-            tensors += [self.graph.indptr, self.graph.indices, self.graph.weight, self.graph.reverse]
-        return sum(tensor.nbytes for tensor in tensors)
+        own = sum(tensor.nbytes for tensor in (self.features, self.bins, self.order, self.coords))
+        return own + (self.graph.nbytes if self.graph else 0)
 
     def in_file_order(self, values: Tensor) -> list[Tensor]:
         """Per-patch values (attention, hidden, coords, ...) of each slide, in the order of its file."""

@@ -230,7 +230,8 @@ def predict_table(model: Model, feed: Feed, bags: list[int], settings: Settings,
     attention: dict[str, np.ndarray] = {}
     coords: dict[str, np.ndarray] = {}
     losses: list[float] = []
-    found = run_model(model, feed.prepared(bags), device=settings.train.device, precision=settings.train.precision)
+    device, precision = settings.train.device, settings.train.precision
+    found = run_model(model, feed.prepared(bags, device), device=device, precision=precision)
     for bag, seen in zip(bags, found, strict=True):
         first = cohort.slides[feed.members[bag][0]]
         row: dict[str, Any] = {"slide_id": seen.name, "patient_id": first.patient_id, "label": cohort.label_of(first)}

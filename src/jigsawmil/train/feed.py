@@ -10,9 +10,11 @@ from ..cohort.covariates import Covariate, cells_of, coded
 from ..cohort.labels import group_slides
 from ..graph_config import GraphConfig, Raster
 from ..nn.batch import Batch
+from .devices import pick_device
 from .infer import Prepared
 from .prepared import Prepare
 from .trained_on import TrainedSlide
+from .transfer import Transfer
 
 
 class Feed:
@@ -40,6 +42,7 @@ class Feed:
         prepare = Prepare(cohort, graph, raster, shuffle)
         self._digests = prepare.digests
         self._slides = Store(prepare, memory_gb * 1e9, prepare.spill)
+        self._transfers: dict[torch.device, Transfer] = {}  # with the graphs that they keep there
         groups = cohort_groups(cohort, level)
         self.names = [name for name, _ in groups]  # bag -> its slide, or its patient
         self.members = [slides for _, slides in groups]  # bag -> its slides
@@ -73,20 +76,32 @@ class Feed:
         return torch.tensor(rows, dtype=torch.float64)
 
     def batch(self, bags: Sequence[int]) -> Batch:
+        return Batch.cat(self.parts(bags))
+
+    def parts(self, bags: Sequence[int]) -> list[Batch]:
+        """A batch for each bag."""
         whole = len(self.members) < len(self.cohort)
         parts = []
         for bag in bags:
             part = Batch.cat([self._slides.get(slide) for slide in self.members[bag]])
             parts.append(part.as_one_bag() if whole else part)
-        return Batch.cat(parts)
+        return parts
 
-    def stream(self, batches: Sequence[Sequence[int]]) -> Iterator[Batch]:
-        """Batches in order, the next ones prepared in one background thread; leaving early ends the thread."""
-        return read_ahead(self.batch, batches)
+    def stream(self, batches: Sequence[Sequence[int]], device: torch.device | str = "cpu") -> Iterator[Batch]:
+        """Batches in order, the next ones prepared in one background thread; leaving early ends the thread.
 
-    def prepared(self, bags: Sequence[int]) -> Iterator[Prepared]:
-        """Bags one by one, for `run_model`."""
-        batches = self.stream([[bag] for bag in bags])
+        device: if it is a GPU, they come on it.
+        """
+        device = pick_device(str(device))
+        if device.type != "cuda":
+            return read_ahead(self.batch, batches)
+        if device not in self._transfers:
+            self._transfers[device] = Transfer(device)
+        return self._transfers[device].batches(batches, read_ahead(self.parts, batches))
+
+    def prepared(self, bags: Sequence[int], device: str = "cpu") -> Iterator[Prepared]:
+        """Bags one by one, for `run_model` on this device."""
+        batches = self.stream([[bag] for bag in bags], device)
         return (Prepared(self.names[bag], (batch,)) for bag, batch in zip(bags, batches, strict=True))
 
 

@@ -87,7 +87,7 @@ def one_pass(
     size = training.config.batch_size
     steps = [order[i : i + size] for i in range(0, len(order), size)]
     shares = [sharing.share(bags) for bags in steps]
-    batches = feed.stream([share for share in shares if share])
+    batches = feed.stream([share for share in shares if share], training.device)
     mils: list[float] = []
     jigsaws: list[float] = []
     for bags, share in zip(steps, shares, strict=True):
@@ -102,7 +102,7 @@ def evaluate(
 ) -> tuple[float, float]:
     """Loss and score (of classes: log loss and AUROC) on some bags, in evaluation mode."""
     mine = sharing.share(bags)
-    found = run_model(model, feed.prepared(mine), device=config.device, precision=config.precision)
+    found = run_model(model, feed.prepared(mine, config.device), device=config.device, precision=config.precision)
     try:
         own = [
             np.append(seen.probabilities, held_out_loss(model, seen, feed.labels[bag : bag + 1]))
@@ -121,7 +121,7 @@ def evaluate(
 def recall(model: Model, feed: Feed, train: Sequence[int], config: TrainConfig, sharing: Sharing = ALONE) -> None:
     """Show the head the logits of all training bags, in evaluation mode."""
     mine = sharing.share(train)
-    found = run_model(model, feed.prepared(mine), device=config.device, precision=config.precision)
+    found = run_model(model, feed.prepared(mine, config.device), device=config.device, precision=config.precision)
     own = [seen.output.logits[0].double().cpu() for seen in found]
     rows = torch.stack(own) if own else torch.zeros(0, model.head.linear.out_features, dtype=torch.float64)
     model.head.recall(sharing.gather(rows, len(train)), feed.labels[list(train)])

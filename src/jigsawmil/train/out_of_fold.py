@@ -38,7 +38,8 @@ Held = dict[int, Floats]  # bag -> (score,) by a member that held it out
 def predict_held_out(model: Model, feed: Feed, slides: Sequence[str], settings: Settings) -> Held:
     """Scores of the bags that hold these slides."""
     bags = feed.bags_of(slides)
-    found = run_model(model, feed.prepared(bags), device=settings.train.device, precision=settings.train.precision)
+    device, precision = settings.train.device, settings.train.precision
+    found = run_model(model, feed.prepared(bags, device), device=device, precision=precision)
     return {bag: seen.scores for bag, seen in zip(bags, found, strict=True)}
 
 

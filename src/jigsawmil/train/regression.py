@@ -41,7 +41,7 @@ def fit_regression(
         values = feed.covariates(bags, model.covariates.columns)
         model.covariates.learn(values)
     if model.columns:
-        seen = run_model(model, feed.prepared(bags), device=config.device, precision="float32")
+        seen = run_model(model, feed.prepared(bags, config.device), device=config.device, precision="float32")
         z = torch.stack([model.pool(one.batch)[0] for one in seen]).double().cpu()
     else:
         assert model.covariates is not None
