@@ -76,6 +76,6 @@ class GraphConfig:
             return f"patches within {self.radius:g} microns of each other are connected, weights fall with distance"
         weights = "with weights exp(-distance² / sigma²)"
         sigma = SIGMAS.get(str(self.sigma)) or f"sigma = {self.sigma:g}"
-        ties = "and all that are as near as the last of them" if self.ties == "all" else "and to no other by ties"
+        ties = "(ties included)" if self.ties == "all" else "(exactly)"
         units = f"in coordinates with {AXES[self.normalise]}"
-        return f"each patch is joined to its {self.k} nearest neighbours {ties}, {weights} where {sigma}, {units}"
+        return f"each patch is connected to its {self.k} nearest neighbours {ties}, {weights} where {sigma}, {units}"

@@ -81,7 +81,7 @@ def test_the_probability_is_that_of_the_positive_class(finished, cohort: Path, t
 
 def test_the_printed_table_and_the_pictures(finished) -> None:
     run, ran = finished
-    for words in ("abmil", "graph-abmil+jigsaw", "18 slides of 15 patients", "3 folds", "Differences of AUC"):
+    for words in ("abmil", "graph-abmil+jigsaw", "18 slides of 15 patients", "3 folds", "Differences of AUROC"):
         assert words in ran.out
     files = {"roc.png", "forest.png", "traces.png", "attention-figure-cohort.png", "attention-figure-cohort.csv"}
     assert {path.name for path in (run / "plots").iterdir()} == files
@@ -170,7 +170,7 @@ def test_a_bag_may_be_a_patient(compare, given, tmp_path: Path, table: Table) ->
 def test_the_shuffle_control_is_reported_beside(compare, given, tmp_path: Path, table: Table) -> None:
     ran = compare(*given, "--methods", "abmil,graph-mil", "--shuffle-control", "--out", tmp_path / "run")
     assert ran.code == 0, ran.err
-    assert "Does place matter in this cohort?" in ran.out
+    assert "Does patch position matter in this cohort?" in ran.out
     control = table(tmp_path / "run" / "control" / "control.csv").set_index("variant")
     assert set(control.index) == {"abmil", "graph-mil"}
     true, moved = (table(tmp_path / "run" / part / "predictions.csv") for part in (".", "control"))

@@ -95,7 +95,7 @@ def test_what_cannot_be_is_told_before_any_work(
         (["--encoder", encoder, "--mpp", "0"], "mpp: found 0.0"),
         (["--encoder", encoder, "--precision", "half"], "--precision: found 'half'"),
         (["--encoder", encoder, "--executor", "slurm"], "--executor: found 'slurm'"),
-        (["--encoder", encoder, "--weights", encoder], "brings its own weights"),
+        (["--encoder", encoder, "--weights", encoder], "includes its own weights"),
         (["--encoder", encoder, "--device", "tpu"], "tpu"),
     ]
     for options, words in cases:

@@ -162,7 +162,7 @@ WRONG = [
     (["heatmap", "{model}", "{features}", "--method", "abmil"], "belong to a run"),
     (["export", "{run}", "--format", "geojsn", "--out", "{out}"], "Did you mean 'geojson'"),
     (["export", "{run}", "nobody", "--out", "{out}"], "nobody: no slide of"),
-    (["heatmap", "{run}", SLIDE, "--unit", "um"], "a run reads its features as its study did"),
+    (["heatmap", "{run}", SLIDE, "--unit", "um"], "features of a run are read as in its study"),
     (["export", "{model}", "--out", "{out}"], "A model needs feature files"),
     (["export", "{run}", SLIDE, "--slides", "{empty}", "--out", "{out}"], f"No slide {SLIDE} among the 0"),
     (["export", "{model}", "{microns}", "--out", "{out}"], "in microns and the pixel size is unknown"),

@@ -250,11 +250,11 @@ def test_what_a_model_does_not_know_is_asked_for(
     other = Path(shutil.copy(weights, tmp_path / "other.pt"))
     shutil.copy(world / "encoder" / "colour.pt.json", tmp_path / "other.pt.json")
     cases: list[tuple[dict[str, object], list[object], str]] = [
-        ({"encoder": None}, [], "does not know which encoder"),
+        ({"encoder": None}, [], "does not state the encoder"),
         ({}, [], "colour, which is not among `jigsawmil encoders`"),
         ({}, ["--weights", other], "is the encoder other"),
         ({"encoder": "uni"}, [], "uni is the encoder uni and gives 1024 numbers"),
-        ({"patch_um": None, "tiles": None}, ["--weights", weights], "does not know how large the patches were"),
+        ({"patch_um": None, "tiles": None}, ["--weights", weights], "does not state its patch size"),
         ({}, ["--weights", weights, "--patch-um", "64"], "trained on patches of 128 microns"),
         ({}, ["--weights", weights, "--patch-size", "256"], "apply to feature files"),
     ]

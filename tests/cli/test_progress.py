@@ -46,7 +46,7 @@ def test_figures_are_those_that_there_are() -> None:
         "jigsaw": "4.526",
         "lambda": "0.178",
         "val loss": "0.627",
-        "val AUC": "0.875",
+        "val AUROC": "0.875",
     }
     assert figures(BARE, 50) == ("3/50", "0.600", "", "", "", "")
 
@@ -175,7 +175,7 @@ def test_one_training_prints_a_line_an_epoch() -> None:
         progress(FULL)
     assert file.getvalue().splitlines() == [
         "epoch 3/50  MIL 0.600",
-        "epoch 15/50  MIL 0.482  jigsaw 4.526  lambda 0.178  val loss 0.627  val AUC 0.875",
+        "epoch 15/50  MIL 0.482  jigsaw 4.526  lambda 0.178  val loss 0.627  val AUROC 0.875",
     ]
     console, file = screen()
     with FitProgress(console, 50, quiet=True) as progress:

@@ -12,7 +12,7 @@ def test_the_page_is_where_it_was_asked_for(jigsawmil, finished, tmp_path: Path)
     assert str(tmp_path / "new" / "page.html") in ran.out
     page = (tmp_path / "new" / "page.html").read_text()
     assert page.count("<h1>") == 1
-    assert "Artificial slides" in page
+    assert "Synthetic cohort" in page
     assert page.count("<tr>") > 15
     assert not (finished[0] / "report.html").exists()
 

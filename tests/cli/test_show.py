@@ -98,5 +98,5 @@ def test_jobs_that_failed_are_told_also_where_the_storage_fails(compare, given, 
     foreign.touch()
     ran = compare(*given, "--methods", "abmil,graph-mil", "--out", url)
     assert ran.code == 1
-    assert "is not empty; a job needs it new" in ran.err
+    assert "is not empty; a job needs a new folder" in ran.err
     assert "the storage failed" in ran.err

@@ -68,10 +68,14 @@ def test_a_study_runs_on_standins_and_goes_on_with_them(jigsawmil, file: Path, t
     ran = jigsawmil("study", file.name, "--phantom")
     assert ran.code == 0, ran.err
     out = file.parent / "runs" / "tiny-phantom"
-    assert "PHANTOM STAND-INS" in ran.out.splitlines()[1]  # before anything runs, after the slides are drawn
+    assert (
+        "SYNTHETIC STAND-INS (PHANTOMS)" in ran.out.splitlines()[1]
+    )  # before anything runs, after the slides are drawn
     assert ran.out.count("NO EVIDENCE") == 2  # and under the table
     assert "Drawing 12 phantom slides in place of BRCA" in ran.out
-    ours, paper = ran.out.split("A paper, Table 9, run on PHANTOM STAND-INS")[1].split("A paper, Table 9, as published")
+    ours, paper = ran.out.split("A paper, Table 9, run on SYNTHETIC STAND-INS (PHANTOMS)")[1].split(
+        "A paper, Table 9, as published"
+    )
     assert "0.12" not in ours  # no published figure beside phantoms
     assert "0.12 ± 0.34" in paper
     assert set(table(out / "summary.csv")["cohort"]) == {"phantom BRCA"}
@@ -103,7 +107,7 @@ def test_on_data_the_published_figures_stand_beside_ours(jigsawmil, file: Path, 
     assert line.split()[-3:] == ["0.12", "±", "0.34"]
     file.write_text(text.split("[published.BRCA]")[0])
     bare = jigsawmil("study", file, "--out", file.parent / "run")
-    assert "The paper's figures are not given; put them under [published] in" in said(bare)
+    assert "The study file does not give the paper's figures; add them under [published] in" in said(bare)
 
 
 def test_a_study_without_standins_is_told_what_to_write(jigsawmil, file: Path) -> None:

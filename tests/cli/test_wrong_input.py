@@ -134,7 +134,7 @@ def test_nothing_typed_shows_the_verbs(jigsawmil) -> None:
 def test_one_class(refused_compare: Said, own: Path) -> None:
     pd.read_csv(own / "labels.csv", dtype=str).assign(label="tumour").to_csv(own / "labels.csv", index=False)
     said = refused_compare(cohort=own)
-    assert "All slides are 'tumour'. Two classes are needed: is it the right column?" in said
+    assert "All slides are 'tumour'. Two classes are needed: is this the right column?" in said
 
 
 def test_fewer_patients_than_folds(refused_compare: Said) -> None:
@@ -267,7 +267,7 @@ def test_a_run_folder_of_other_settings(finished, refused: Said, given) -> None:
     assert "epochs was 2, is 3" in refused(*same, "--epochs", "3")
     assert "other folds" in refused(*same, "--epochs", "2", "--seed", "1")
     assert "Give another --out" in refused(*same, "--epochs", "2", "--folds", "4")
-    assert "labels were others" in refused(*same, "--epochs", "2", "--positive", "normal")
+    assert "other slides, patients or labels" in refused(*same, "--epochs", "2", "--positive", "normal")
     assert {path: path.stat().st_mtime_ns for path in run.rglob("*")} == before
 
 
@@ -329,7 +329,7 @@ def test_a_folder_that_is_no_model(refused: Said, cohort: Path, model: Path, tmp
     for name in ("model.json", "model.safetensors"):
         (tmp_path / name).write_bytes((model / name).read_bytes()[:100])
     said = refused("predict", tmp_path, cohort / "features", "--out", tmp_path / "p.csv")
-    assert "not a model of this program" in said
+    assert "not a readable model of jigsawmil" in said
 
 
 def test_features_that_are_none(refused: Said, model: Path, cohort: Path, tmp_path: Path) -> None:

@@ -98,7 +98,7 @@ def test_a_job_that_fails_is_told_and_the_rest_go_on(cluster: Any, study: Study,
     events: list[Event] = []
     run_on_ray([jobs[0], bad, jobs[2]], cohorts, tmp_path, events.append)
     errors = {event.job.name: event.error for event in events if event.ended}
-    assert "changed after the study was planned" in str(errors.pop(bad.name))
+    assert "changed after the study started" in str(errors.pop(bad.name))
     assert set(errors.values()) == {None}
     assert jobs[2].done
     assert not bad.done

@@ -117,7 +117,7 @@ def test_every_text_is_legible(variants: int, legible: Callable[[Figure], None],
         names = [f"graph-abmil+jigsaw k={k} lambda=em-per-slide" for k in range(variants)]
         panels = [Panel(name, words, weights(len(coords), 3.0 * k, seed=k)) for k, name in enumerate(names)]
         planted = Planted(np.arange(len(coords)) % 6, ("A", "B", "layer 1", "layer 2", "layer 3", "layer 4"), coords)
-        reference = (tmp_path / "invasive lobular carcinoma.png", planted, "no image named for ILC", planted)[i]
+        reference = (tmp_path / "invasive lobular carcinoma.png", planted, "no image given for ILC", planted)[i]
         title = f"True class invasive lobular carcinoma: slide {LONG}, 12,050 patches, test fold 0 of seed 0"
         rows.append(row(coords, *panels, title=title, reference=reference))
     with own_style():

@@ -121,7 +121,7 @@ def test_without_a_reference_there_is_no_column_and_a_note(home: Path, tmp_path:
     rows = attention_rows(run, "c")
     assert [row.reference for row in rows] == [None, None]
     assert "planted" not in attention_points(rows)
-    assert "No reference image was named" in attention_caption(rows)
+    assert "No reference images were given" in attention_caption(rows)
     assert "name one image per class in the study file" in write_report(other, tmp_path / "r.html").read_text()
 
 

@@ -42,13 +42,13 @@ def test_the_control_pairs_each_method_with_itself(predictions: Make) -> None:
 def test_place_matters_where_shuffling_costs(predictions: Make) -> None:
     control = shuffle_control(predictions(STRONG), predictions({**STRONG, "graph-abmil": 0.0}, noise=1))
     answer, *methods, caveat = control_lines(control, BLIND)
-    assert answer.startswith("Does place matter in this cohort? Yes: of 2 methods that can see places, 1 loses AUC")
+    assert answer.startswith("Does patch position matter in this cohort? Yes: of 2 methods that use positions, 1 loses")
     assert answer.endswith(": graph-abmil.")
     line = next(line for line in methods if line.startswith("graph-abmil:"))
     row = control.set_index("variant").loc["graph-abmil"]
-    assert f"AUC {row['auc_true']:.3f} with true places, {row['auc_shuffled']:.3f} with shuffled ones" in line
+    assert f"AUROC {row['auc_true']:.3f} with true and {row['auc_shuffled']:.3f} with shuffled coordinates" in line
     assert "DeLong p <0.001" in line
-    assert "luck of training" in caveat
+    assert "chance in training" in caveat
 
 
 def test_no_difference_is_not_sold_as_irrelevance(predictions: Make) -> None:
@@ -56,10 +56,10 @@ def test_no_difference_is_not_sold_as_irrelevance(predictions: Make) -> None:
     assert (control["delong_p_holm"] >= 0.05).all()  # else this test tells nothing
     answer, *methods, _ = control_lines(control, BLIND)
     assert "Not shown" in answer
-    assert "does not show that place is irrelevant" in answer
+    assert "does not show that position is irrelevant" in answer
     row = control.set_index("variant").loc["graph-mil"]
     line = next(line for line in methods if line.startswith("graph-mil:"))
-    assert f"anything from {row['low']:+.3f} to {row['high']:+.3f} fits the data" in line
+    assert f"the data are compatible with {row['low']:+.3f} to {row['high']:+.3f}" in line
 
 
 def test_a_method_without_eyes_for_places_is_no_evidence(predictions: Make) -> None:
@@ -67,8 +67,8 @@ def test_a_method_without_eyes_for_places_is_no_evidence(predictions: Make) -> N
     assert control["delong_p_holm"].item() < 0.05
     answer, line, _ = control_lines(control, BLIND)
     assert "Yes" not in answer
-    assert "Not asked" in answer
-    assert "noise of training" in line
+    assert "Not tested" in answer
+    assert "training noise" in line
 
 
 def test_the_method_of_a_variant_decides_whether_it_sees_places_and_not_its_name(predictions: Make) -> None:
@@ -76,8 +76,8 @@ def test_the_method_of_a_variant_decides_whether_it_sees_places_and_not_its_name
     assert blind_variants(methods) == {"ABMIL"}
     control = shuffle_control(predictions({"ABMIL": 2.5}), predictions({"ABMIL": 0.0}, noise=1))
     answer, line, _ = control_lines(control, blind_variants(methods))
-    assert "Not asked" in answer
-    assert "noise of training" in line
+    assert "Not tested" in answer
+    assert "training noise" in line
 
 
 def test_better_without_places_is_said_as_such(predictions: Make) -> None:

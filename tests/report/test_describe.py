@@ -29,9 +29,9 @@ FULL = "graph-abmil+jigsaw"
         ({"jigsaw": "consistency"}, "discriminator"),
         ({"jigsaw": "equivariance"}, "permuting"),
         ({"lambda_": 0.25}, "lambda = 0.25"),
-        ({"lambda_": "em-per-slide"}, "each slide its lambda"),
-        ({"lambda_": "balanced"}, "both terms weigh the same"),
-        ({"lambda_a": 3.0, "lambda_every": 5}, "a = 3, b = 1, renewed every 5 epochs"),
+        ({"lambda_": "em-per-slide"}, "one lambda per slide"),
+        ({"lambda_": "balanced"}, "both terms have equal weight"),
+        ({"lambda_a": 3.0, "lambda_every": 5}, "a = 3, b = 1, updated every 5 epochs"),
         ({"level": "patient"}, "slides of a patient"),
     ],
 )
@@ -53,7 +53,7 @@ def test_training_in_words() -> None:
     assert "stops when their loss has not fallen by 0.01 for 10 epochs" in training_words(Settings().flat())
     all_of_them = training_words(Settings(patience=0, epochs=7, batch_size=4, class_weights=True).flat())
     assert "7 epochs on all training slides" in all_of_them
-    assert "4 slides a step, classes weighted" in all_of_them
+    assert "4 slides per step, classes weighted" in all_of_them
 
 
 def test_marks_of_a_job_are_no_settings_and_differences_are_found() -> None:
@@ -69,7 +69,7 @@ def test_the_settings_name_their_preset() -> None:
     assert _presets([Settings(), Settings(method="abmil")]) == "Preset default."
     few = [Settings.preset("paper", epochs=3, k=8), Settings.preset("paper", epochs=3, lambda_=0.5)]
     assert _presets(few) == "Preset paper, but epochs = 3."
-    assert _presets([Settings(), Settings.preset("paper")]) == "The variants took different presets."
+    assert _presets([Settings(), Settings.preset("paper")]) == "The variants use different presets."
 
 
 def test_settings_that_nobody_uses_are_not_listed() -> None:

@@ -91,9 +91,9 @@ def test_a_variant_of_abmil_by_another_name_is_known_to_see_no_places(
         job = json.loads(file.read_text())
         file.write_text(json.dumps({**job, "spec": {**job["spec"], "method": "abmil"}}))
     page = report(run)
-    assert "Yes: the one method that can see places loses AUC when they are shuffled" in page.text
-    assert re.search(r"ABMIL: AUC [^:]+: it sees no places, so this is the noise of training", page.text)
-    assert re.search(r"GAT: AUC [^:]+: worse without its places", page.text)
+    assert "Yes: the one method that uses positions loses AUROC when coordinates are shuffled" in page.text
+    assert re.search(r"ABMIL: AUROC [^:]+: it does not use positions, so this difference is training noise", page.text)
+    assert re.search(r"GAT: AUROC [^:]+: significantly worse with shuffled coordinates", page.text)
 
 
 def test_every_figure_of_the_tables_is_in_the_page(whole: Path, report) -> None:
@@ -108,7 +108,7 @@ def test_every_figure_of_the_tables_is_in_the_page(whole: Path, report) -> None:
     true, moved = (pd.read_csv(f / "predictions.csv", dtype={"slide_id": str}) for f in (whole, whole / "control"))
     assert all(line in page.text for line in control_lines(shuffle_control(true, moved, CLASSES), {"abmil"}))
     assert "3 slides are small." in page.text  # the audit's note
-    assert "10 min of fitting (60 epochs)" in page.text
+    assert "10 min of training (60 epochs)" in page.text
     assert "commit abc" in page.text
 
 
@@ -116,7 +116,7 @@ def test_the_answer_comes_first_and_is_the_title(small: Path, report) -> None:
     page = report(small)
     titles = [name for name, _ in page.tags if name in ("title", "h1", "h2")]
     assert titles[:3] == ["title", "h1", "h2"]
-    answer = "graph-abmil+jigsaw has the highest AUC, "
+    answer = "graph-abmil+jigsaw has the highest AUROC, "
     assert page.text.count(answer) == 2
     assert page.text.startswith(answer)
 
@@ -173,9 +173,9 @@ def test_what_failed_and_what_is_not_judged_is_said(own: Path, report) -> None:
     page = report(own)
     stopped = "Failed: colon graph-mil seed 0 fold 0, colon graph-mil seed 0 fold 2. The loss is nan."
     assert stopped in page.text
-    assert "colon: not judged, for want of some folds: graph-mil." in page.text
-    assert "7 jobs, of 9 that were asked for" in page.text
-    assert "graph-abmil+jigsaw has the highest AUC" in page.text  # of the others
+    assert "colon: not evaluated, because some folds are missing: graph-mil." in page.text
+    assert "7 jobs, of 9 planned" in page.text
+    assert "graph-abmil+jigsaw has the highest AUROC" in page.text  # of the others
 
 
 def test_a_cohort_of_which_nothing_came_out(predictions, make_run: Make, tmp_path: Path, report) -> None:
@@ -185,11 +185,11 @@ def test_a_cohort_of_which_nothing_came_out(predictions, make_run: Make, tmp_pat
         table = pd.read_csv(run / f"{file}.csv", dtype={"slide_id": str})
         table[table["cohort"] == "colon"].to_csv(run / f"{file}.csv", index=False)
     page = report(run)
-    assert "breast: no method has all its folds, so none is judged." in page.text
-    assert "graph-mil has the highest AUC" in page.text
+    assert "breast: no method has finished all folds, so none is evaluated." in page.text
+    assert "graph-mil has the highest AUROC" in page.text
     for file in ("summary", "comparisons"):
         (run / f"{file}.csv").write_text("\n")
-    assert "No method has all its folds, so there is no answer yet." in report(run).text
+    assert "No method has finished all folds, so there are no results yet." in report(run).text
 
 
 def test_cohorts_have_sections_of_their_own(
@@ -200,8 +200,10 @@ def test_cohorts_have_sections_of_their_own(
         "breast": predictions({"abmil": 1.0, "graph-mil": 1.1}),
     }
     page = report(make_run(tmp_path / "run", tables, dict.fromkeys(tables, CLASSES)))
-    assert page.text.startswith("In 1 of 2 cohorts (colon) the best method can be told apart from the baseline, abmil.")
-    assert "breast : No method can be told apart from another;" in page.text
+    assert page.text.startswith(
+        "In 1 of 2 cohorts (colon) the best method is significantly better than the baseline, abmil."
+    )
+    assert "breast : No method differs significantly from another;" in page.text
     assert (
         "3 folds x 2 seeds" in page.text
         or "Mean of folds: ± is the standard deviation over test folds and seeds" in page.text
@@ -218,7 +220,7 @@ def test_beyond_two_classes(graded: pd.DataFrame, make_run: Make, tmp_path: Path
     best = summary.loc[summary["auc_oof"].idxmax()]
     assert f"{best['auc_oof']:.3f} [{best['boot_low']:.3f}, {best['boot_high']:.3f}]" in page.text
     assert ("quadratic kappa" in page.text) == (task == "ordinal")
-    assert "The decision is the most probable class; no threshold was chosen on data" in page.text
+    assert "Decision rule: the most probable class; no threshold was chosen on data" in page.text
     assert "bootstrap interval over patients" in page.text
 
 
@@ -238,7 +240,7 @@ def test_the_surest_slides_are_shown_with_their_own_map(own: Path, report) -> No
     for file in own.rglob("attention.safetensors"):
         file.unlink()
     page = report(own)
-    assert "The run kept no attention" in page.text
+    assert "The run did not keep attention" in page.text
     assert not any("slide" in (a["alt"] or "") for a in page.named("img"))
 
 
@@ -248,7 +250,7 @@ def test_patients_that_were_pooled_are_shown_by_a_slide(predictions, make_run: M
     merged = table.drop_duplicates("patient_id").assign(slide_id=lambda t: t["patient_id"])
     merged.to_csv(run / "predictions.csv", index=False)
     page = report(run)
-    assert "The patients of which graph-abmil was surest" in page.text
+    assert "The patients that graph-abmil predicted with the highest confidence" in page.text
     assert "12 patches of 00" in page.text
     assert "all slides of a patient are pooled" in page.text.lower()
     assert "the only method" in page.text
@@ -284,11 +286,11 @@ def test_whether_maps_can_be_trusted_is_said_where_it_was_asked(own: Path, repor
     line = [0.9, 0.5]
     curves = {"deletion": {"removed": [0, 1], "evidence": line, "random": line}}
     curves["insertion"] = {"given": [0, 1], "evidence": line, "random": line}
-    said = {"sentence": "Do not trust the evidence map.", "slides": ["a", "b"], "curves": curves}
+    said = {"sentence": "The map is not shown to be trustworthy.", "slides": ["a", "b"], "curves": curves}
     (folder / "graph-abmil+jigsaw.json").write_text(json.dumps(said))
     (folder / "abmil.json").write_text("{")
     page = report(own)
-    assert "graph-abmil+jigsaw: Do not trust the evidence map." in page.text
+    assert "graph-abmil+jigsaw: The map is not shown to be trustworthy." in page.text
     assert "abmil: abmil.json cannot be read" in page.text
     assert "mean over 2 slides" in page.text
 
@@ -298,15 +300,15 @@ def test_a_control_that_is_not_whole_is_said(whole: Path, tmp_path: Path, report
     file = own / "control" / "predictions.csv"
     table = pd.read_csv(file, dtype={"slide_id": str})
     table[(table["variant"] != "abmil") | (table["fold"] != 1)].to_csv(file, index=False)
-    assert "It is not whole:" in report(own).text
+    assert "The control is incomplete:" in report(own).text
 
 
 def test_artificial_slides_are_called_so(own: Path, report) -> None:
-    assert "Artificial slides" not in report(own).text
+    assert "Synthetic cohort" not in report(own).text
     about = json.loads((own / "study.json").read_text())
     about["cohorts"]["colon"]["encoder"] = "phantom-7"
     (own / "study.json").write_text(json.dumps(about))
-    assert "no evidence about any tissue" in report(own).text
+    assert "no evidence about real tissue" in report(own).text
 
 
 def test_many_variants_are_spread_over_pictures_that_fit_a_page(

@@ -93,9 +93,9 @@ def test_what_does_not_fit_beside_each_other_stands_below(summary: pd.DataFrame,
 def test_without_figures_it_says_where_they_go(summary: pd.DataFrame) -> None:
     tables = shown(summary, form({}), 100)
     said = " ".join(text(tables, 100).split())
-    assert "The paper's figures are not given; put them under [published] in studies/x.toml." in said
+    assert "The study file does not give the paper's figures; add them under [published] in studies/x.toml." in said
     assert rows_of(text(tables, 100))["abmil"][1::2] == ["-", "-"]
-    assert "not given; put them under [published] in studies/x.toml" in paper_markdown(summary, form({}))
+    assert "add them under [published] in studies/x.toml" in paper_markdown(summary, form({}))
 
 
 def test_phantoms_are_called_so_loudly_and_the_papers_figures_are_a_table_of_their_own(summary: pd.DataFrame) -> None:
@@ -107,7 +107,7 @@ def test_phantoms_are_called_so_loudly_and_the_papers_figures_are_a_table_of_the
         joined = " ".join(above.split())
         assert PHANTOM in joined
         assert "NO EVIDENCE" in joined
-        assert f"{SOURCE}, run on PHANTOM STAND-INS" in joined
+        assert f"{SOURCE}, run on SYNTHETIC STAND-INS (PHANTOMS)" in joined
         assert ours(summary, "colon", "abmil") in above
         figures = [figure for own in FIGURES.values() for figure in own.values()]
         assert not any(figure in above for figure in figures)
@@ -132,7 +132,7 @@ def test_the_papers_table_alone_has_its_own_labels_order_and_digits() -> None:
     assert [column.header for column in table.columns] == ["Method", "colon", "Mamma"]
     assert table.rows == [("ABMIL", "0.50 ± 0.10", "0.4321"), ("graph-mil", "0.6", "-")]
     said = " ".join(table.notes)
-    assert "AUC of 7-fold cross-validation, mean ± standard deviation" in said
+    assert "AUROC of 7-fold cross-validation, mean ± standard deviation" in said
     assert "Mamma is breast in the study file." in said
     plain = published_table(Published(SOURCE, {"colon": {"abmil": "0.6"}}))
     assert "standard deviation" not in " ".join(plain.notes)

@@ -142,8 +142,8 @@ def test_cohorts_are_never_pooled_and_nothing_is_not_drawn(predictions: Make) ->
 def test_a_line_a_job_and_a_dot_where_the_weights_were_kept(run: Path) -> None:
     figure = trace_figure(read_traces(run))
     by_title = {ax.get_title(loc="left") or ax.get_title(): ax for ax in figure.axes}
-    assert list(by_title) == ["MIL loss", "jigsaw loss", "lambda", "validation AUC"]
-    for title, column, methods in (("validation AUC", "val_auc", FIVE), ("lambda", "lambda_", FIVE[1::3])):
+    assert list(by_title) == ["MIL loss", "jigsaw loss", "lambda", "validation AUROC"]
+    for title, column, methods in (("validation AUROC", "val_auc", FIVE), ("lambda", "lambda_", FIVE[1::3])):
         drawn = [line for line in by_title[title].get_lines() if np.isfinite(line.get_ydata()).any()]
         lines = [line.get_xydata() for line in drawn if line.get_marker() == "None"]
         dots = [tuple(line.get_xydata()[0]) for line in drawn if line.get_marker() == "o"]

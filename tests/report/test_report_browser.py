@@ -27,7 +27,7 @@ def page(browser: Any, drawn: Path) -> Iterator[Any]:
 def test_it_opens_offline_with_every_picture_and_the_answer_on_top(page: Any, drawn: Path) -> None:
     fetched = [line for line in page.said if not line.startswith("data:image/")]
     assert fetched == [drawn.as_uri()]
-    assert "graph-abmil+jigsaw has the highest AUC" in page.inner_text("h1")
+    assert "graph-abmil+jigsaw has the highest AUROC" in page.inner_text("h1")
     assert page.locator("h1").bounding_box()["y"] < 150
     sizes = page.evaluate("[...document.images].map(i => [i.complete, i.naturalWidth, i.clientWidth])")
     assert len(sizes) == 15

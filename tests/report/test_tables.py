@@ -166,7 +166,7 @@ def test_the_comparison_says_how_to_read_it(comparisons: pd.DataFrame) -> None:
     said = joined(comparison_table(comparisons))
     assert "Holm-adjusted for 10 pairs" in said
     assert "a case is a patient" in said
-    assert "With 3 folds the latter finds only large, steady differences." in said
+    assert "With 3 folds the latter finds only large, consistent differences." in said
     assert "does not show that two methods are equal" in said
     assert "large, steady" not in joined(comparison_table(comparisons.assign(resamples=10)))
 

@@ -14,10 +14,10 @@ def gain(low: float) -> Gain:
 @pytest.mark.parametrize(
     ("deletion", "insertion", "words"),
     [
-        (0.1, 0.1, "The evidence map can be trusted to show what this model uses: without"),
-        (-0.1, 0.1, "The evidence map is not shown to be right: it is open whether removing the patches it marks"),
-        (0.1, 0.0, "The evidence map is not shown to be right: it is open whether the patches it marks alone"),
-        (-0.9, 0.1, "The evidence map misleads about this model: it is not so that removing the patches it marks"),
+        (0.1, 0.1, "The contribution (evidence) map can be trusted (deletion"),
+        (-0.1, 0.1, "The contribution (evidence) map is not shown to be trustworthy (deletion"),
+        (0.1, 0.0, "The contribution (evidence) map is not shown to be trustworthy (deletion"),
+        (-0.9, 0.1, "The contribution (evidence) map misleads about this model (deletion"),
     ],
 )
 def test_the_sentence_follows_the_rule(deletion: float, insertion: float, words: str) -> None:

@@ -133,11 +133,11 @@ def test_the_report_says_what_a_reader_needs(run: Run) -> None:
     for words in (
         "jigsawmil report · of run · external", "External validation of the ensemble of all 8 fold models of pair",
         "2 folds x 2 seeds x 2 members", "in training", "calibration in the large", "calibration slope",
-        "external, by patient", "patient bootstrap", "which was fixed in training", "nothing is shared",
+        "external, by patient", "patient bootstrap", "fixed in training", "nothing is shared",
         "jigsawmil validate", "Confusion matrix", "Do the members agree?", "Most confidently right", "by patient",
     ):  # fmt: skip
         assert words in page, words
-    for words in ("Losses and lambda", "Are the differences real?", "jigsawmil study study.toml", "out-of-fold AUC"):
+    for words in ("Losses and lambda", "Are the differences real?", "jigsawmil study study.toml", "out-of-fold AUROC"):
         assert words not in page, words
     again = write_report(run.folder, run.folder / "report.html").read_text()
     assert again == page  # `jigsawmil report` makes the same page
@@ -193,7 +193,7 @@ def test_overlap_by_id_by_patient_and_by_content_is_refused(home: Path, tmp_path
     assert not (tmp_path / "v").exists()
     found = validate(home / "run", mixed / "labels.csv", mixed / "features", tmp_path / "v", allow_overlap=True)
     assert "2-0001" in found.record.validation.overlap
-    assert "Not external in full" in (tmp_path / "v/report.html").read_text()
+    assert "Not fully external" in (tmp_path / "v/report.html").read_text()
 
 
 def test_a_model_that_does_not_know_its_training_set_says_so(
@@ -211,7 +211,7 @@ def test_a_model_that_does_not_know_its_training_set_says_so(
     with pytest.raises(StudyError, match=r"26 by slide id: .*21 by patient id"):  # the run's own table knows the ids
         validate(before, known / "labels.csv", known / "features", tmp_path / "w")
     found = validate(before, *given, tmp_path / "w")
-    assert any("by ids alone" in note for note in found.notes["external"])
+    assert any("by ids only" in note for note in found.notes["external"])
 
 
 def test_wrong_input_is_refused_in_words(home: Path, given: tuple[Path, Path], tmp_path: Path) -> None:
@@ -222,7 +222,7 @@ def test_wrong_input_is_refused_in_words(home: Path, given: tuple[Path, Path], t
         validate(home / "model", *given, out, variant="abmil")
     with pytest.raises(ConfigError, match="Did you mean 'pair'"):
         validate(home / "run", *given, out, variant="pairs")
-    with pytest.raises(ConfigError, match="the model knows"):
+    with pytest.raises(ConfigError, match="the model defines"):
         validate(home / "model", *given, out, positive="tumour")
     labels = pd.read_csv(given[0], dtype=str)
     labels["label"] = labels["label"].replace("normal", "benign")

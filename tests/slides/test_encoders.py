@@ -140,7 +140,7 @@ def test_the_class_token_is_the_first_and_a_map_is_averaged() -> None:
 @pytest.mark.parametrize(
     ("output", "encoder", "words"),
     [
-        (torch.zeros(2, 768), "uni", "returned 768 numbers a tile, expected 1024"),
+        (torch.zeros(2, 768), "uni", "returned 768 numbers per tile, expected 1024"),
         (torch.zeros(2, 197, 1024), "uni", r"returned \(2, 197, 1024\), expected \(tile, number\)"),
         (torch.zeros(2, 2560), "virchow2", r"expected \(tile, token, number\)"),
         ("text", "uni", "returned str"),
@@ -240,9 +240,9 @@ def test_a_closed_gate_says_where_to_ask() -> None:
 def test_names_and_options_that_make_no_sense_are_refused(tmp_path: Path, script: Script) -> None:
     with pytest.raises(ConfigError, match=r"found 'uni2h'.*Did you mean 'uni2-h'"):
         load_encoder("uni2h")
-    with pytest.raises(ConfigError, match="brings its own weights"):
+    with pytest.raises(ConfigError, match="includes its own weights"):
         load_encoder("efficientnet-lite0", weights=tmp_path)
-    with pytest.raises(ConfigError, match="brings its own weights"):
+    with pytest.raises(ConfigError, match="includes its own weights"):
         load_encoder(str(script(Tiny(), beside={"size": 32})), weights=tmp_path)
 
 

@@ -191,7 +191,7 @@ def test_a_model_whose_output_is_wrong_stops_the_run(slides: dict[str, Path], en
     wrong = Encoder(replace(encoder.spec, dim=7), encoder.model)
     wrong.model.spec = wrong.spec  # type: ignore[attr-defined]
     try:
-        with pytest.raises(ConfigError, match="returned 6 numbers a tile, expected 7"):
+        with pytest.raises(ConfigError, match="returned 6 numbers per tile, expected 7"):
             extract_slide(slides["0001"], tmp_path, wrong, SETTINGS)
     finally:
         encoder.model.spec = encoder.spec  # type: ignore[attr-defined]
@@ -261,6 +261,6 @@ def test_magnifications_give_trident_the_very_tiles(real_slide: Callable[[str], 
 
 def test_an_encoder_that_loses_tiles_stops_the_run(slides: dict[str, Path], encoder: Encoder, tmp_path: Path) -> None:
     wrong = encoder._replace(model=lambda x: encoder.model(x)[:1])
-    with pytest.raises(ConfigError, match="colour: 1 rows of features for 4 tiles; expected one a tile"):
+    with pytest.raises(ConfigError, match="colour: 1 rows of features for 4 tiles; expected one row per tile"):
         extract_slide(slides["0001"], tmp_path, wrong, SETTINGS)
     assert not list(tmp_path.rglob("*.h5"))

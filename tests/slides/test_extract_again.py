@@ -321,7 +321,7 @@ def test_a_full_disk_ends_the_run(
         raise OSError(errno.ENOSPC, "No space left on device")
 
     monkeypatch.setattr(extract_one, "write_features", full)
-    with pytest.raises(ConfigError, match=r"cannot be written \(\[Errno 28\].*What is done stays"):
+    with pytest.raises(ConfigError, match=r"cannot be written \(\[Errno 28\].*Finished slides are kept"):
         list(extract_here(list(slides.values()), tmp_path, {"name": str(script)}, SETTINGS))
 
 

@@ -166,5 +166,7 @@ def test_without_a_network_the_hub_is_told(monkeypatch: pytest.MonkeyPatch) -> N
         raise LocalEntryNotFoundError("no network, not in the cache")
 
     monkeypatch.setattr(huggingface_hub, "hf_hub_download", none)
-    with pytest.raises(ConfigError, match=r"uni: its weights cannot be had \(no network.*Ask for access.*--weights"):
+    with pytest.raises(
+        ConfigError, match=r"uni: its weights cannot be downloaded \(no network.*Ask for access.*--weights"
+    ):
         hub._from_hub(ENCODERS["uni"])

@@ -81,8 +81,8 @@ def test_colours_that_cannot_be_shown_rightly_are_refused(picture: Pixels, tmp_p
     tifffile.imwrite(tmp_path / "stack.tif", np.stack([picture[:50, :50, 0]] * 3), photometric="minisblack")
     Image.fromarray(picture[:50, :50]).convert("CMYK").save(tmp_path / "print.jpg")
     for name, words in [
-        ("deep.png", "more than 8 bits a colour"),
-        ("deep.tif", "more than 8 bits a colour"),
+        ("deep.png", "more than 8 bits per channel"),
+        ("deep.tif", "more than 8 bits per channel"),
         ("stack.tif", "3 pages of the same size"),
         ("print.jpg", "mode CMYK.*Convert it to RGB"),
     ]:

@@ -56,7 +56,7 @@ def draw(seed: int, n: int, classes: int, ties: bool = False) -> tuple[np.ndarra
 
 
 def by_definition(y: np.ndarray, s: np.ndarray) -> tuple[float, float]:
-    """AUC and DeLong's variance from the kernel of every pair, O(n^2)."""
+    """AUROC and DeLong's variance from the kernel of every pair, O(n^2)."""
     x, z = s[y == 1], s[y == 0]
     kernel = (x[:, None] > z) + 0.5 * (x[:, None] == z)
     variance = kernel.mean(1).var(ddof=1) / len(x) + kernel.mean(0).var(ddof=1) / len(z)
@@ -222,7 +222,7 @@ def test_constant_scores_are_chance_and_wide() -> None:
 
 
 def test_delong_covers_the_truth() -> None:
-    """Binormal scores of known AUC, 25 + 35 cases: the 90 % interval holds it in 84 to 96 % of 300 samples."""
+    """Binormal scores of known AUROC, 25 + 35 cases: the 90 % interval holds it in 84 to 96 % of 300 samples."""
     rng, y, truth = np.random.default_rng(0), np.repeat([0, 1], [25, 35]), norm.cdf(1 / np.sqrt(2))
     hits = [low <= truth <= high for _, low, high in (delong_interval(y, rng.normal(y), 0.9) for _ in range(300))]
     assert 0.84 < np.mean(hits) < 0.96

@@ -261,5 +261,5 @@ def test_a_script_without_a_main_guard_is_told_what_is_missing(tmp_path: Path, p
     )
     ended = subprocess.run([sys.executable, script], capture_output=True, text=True, timeout=120)
     assert ended.returncode == 1
-    assert "no worker process could start; its own message stands above. Each" in ended.stderr
+    assert "no worker process could start; see its message above. Each" in ended.stderr
     assert 'below `if __name__ == "__main__":`' in ended.stderr

@@ -83,7 +83,7 @@ def test_a_run_of_a_version_without_a_record_is_kept_with_a_note(
     change(own, add=1.0)  # nobody can know
     run, ended = ran(study_of(own, METHODS, seeds=(0, 5)), done)
     assert ended == []
-    assert run.notes["c"][-1].startswith("8 jobs are of an older version that did not record which features")
+    assert run.notes["c"][-1].startswith("8 jobs are of an older version that did not record their features")
 
 
 def test_files_that_change_during_a_run_stop_it(tmp_path: Path, own: Path, study_of: StudyOf) -> None:

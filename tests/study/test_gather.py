@@ -155,7 +155,11 @@ def test_only_methods_that_are_whole_are_judged(
     assert "out of luck" in result.failed["c abmil seed 0 fold 0"]
     assert "Traceback" in result.failed["c abmil seed 0 fold 0"]  # our fault, not the input's
 
-    with pytest.raises(StudyError, match=r"2 of 4 jobs failed, and no method is whole.\nc abmil seed 0 fold"):
+    with pytest.raises(
+        StudyError,
+        match=r"2 of 4 jobs failed, and no method has finished all folds.\nc abmil seed 0 "
+        "fold",
+    ):
         cross_validate(study_of(phantom, ("abmil", "graph-mil")), tmp_path)
 
 
@@ -193,7 +197,7 @@ def test_a_job_that_vanishes_is_told(tmp_path: Path, phantom: Path, study_of: St
 
     result = cross_validate(study_of(phantom), tmp_path, listen=remove)
     assert list(result.failed) == ["c abmil seed 0 fold 0"]
-    assert "its folder is gone" in result.failed["c abmil seed 0 fold 0"]
+    assert "its folder is missing" in result.failed["c abmil seed 0 fold 0"]
 
 
 # --- the control

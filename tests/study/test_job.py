@@ -211,7 +211,7 @@ def test_labels_that_change_after_the_plan_are_noticed(job_of: JobOf, own: Path)
     job = job_of("abmil", own)
     table = (own / "labels.csv").read_text()
     (own / "labels.csv").write_text(table.replace("tumour", "zebra"))
-    with pytest.raises(StudyError, match=r"changed after the study was planned. Run again"):
+    with pytest.raises(StudyError, match=r"changed after the study started. Run again"):
         run_job(job)
 
 

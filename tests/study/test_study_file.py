@@ -140,7 +140,7 @@ def test_standins_that_cannot_be(tmp_path: Path) -> None:
     one = STANDIN.split("[cohorts.two")[0]
     with pytest.raises(ConfigError, match=r"No stand-in for two; expected \[cohorts.two.standin\] with n, patches"):
         on_standins(read_study(write(tmp_path, TOML + one)), tmp_path)
-    with pytest.raises(ConfigError, match="by_site: stand-ins come from no site"):
+    with pytest.raises(ConfigError, match="by_site: synthetic stand-ins have no sites"):
         on_standins(read_study(write(tmp_path, "by_site = true\n" + TOML + STANDIN)), tmp_path)
 
 

@@ -108,8 +108,8 @@ def test_hold_outs_of_other_tools_are_run_and_reported_as_what_they_are(
     assert len(run.predictions) == 2 * sum(len(fold.test) for fold in (one, other, jobs[1].split))
     assert "3 test sets that share patients; 12 of 12 slides are tested" in run.notes["c"][0]
     page = report_page(run)
-    assert "test is not computed: it takes cases for independent" in page
-    assert "mean of several models and no figure of one of them" in page
+    assert "test is not computed, because it assumes independent cases" in page
+    assert "averages several models, so it does not show the performance of one" in page
     training = run.training("c")
     assert training.groupby("fold")["slide_id"].nunique().to_dict() == {
         0: len(one.train), 1: len(one.test) - 1, 2: len(jobs[1].split.train)

@@ -100,7 +100,7 @@ def test_composition_shows_in_the_mean_features() -> None:
 
 @pytest.mark.parametrize("kind", SPATIAL)
 def test_mean_features_tell_nothing_where_only_place_matters(kind: str) -> None:
-    # One cohort's cross-validated AUC scatters by 0.09 around chance: take five.
+    # One cohort's cross-validated AUROC scatters by 0.09 around chance: take five.
     aucs = [auc_of_mean_features(make_phantom(kind, slides=80, dim=64, patches=200, seed=seed)) for seed in range(5)]
     assert abs(np.mean(aucs) - 0.5) < 0.12
 

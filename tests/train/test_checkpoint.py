@@ -69,7 +69,7 @@ def test_a_pickle_by_that_name_is_refused_and_not_run(saved: Path, tmp_path: Pat
             return (Path.touch, (tmp_path / "exploded",))
 
     torch.save({"state": small().state_dict(), "bomb": Bomb()}, saved / "model.safetensors")
-    with pytest.raises(StudyError, match="not a model of this program"):
+    with pytest.raises(StudyError, match="not a readable model of jigsawmil"):
         load_model(saved)
     assert not (tmp_path / "exploded").exists()
 

@@ -328,7 +328,7 @@ def test_half_precision_learns_on_the_cpu_and_keeps_single_weights(feed: Feed, s
 
 
 def test_probabilities_are_finer_than_half_precision(feed: Feed, small: Small) -> None:
-    """Rounded to bfloat16, probabilities of different slides would be ties in the AUC."""
+    """Rounded to bfloat16, probabilities of different slides would be ties in the AUROC."""
     p = torch.tensor(
         np.stack([seen.probabilities for seen in predict(small(), feed, TRAIN, config(precision="bfloat16"))])
     )

@@ -124,7 +124,7 @@ def test_features_that_were_moved_are_found_where_one_says(run: Run, folder: Pat
 
 
 def test_a_run_without_a_finished_job_is_refused(run: Run) -> None:
-    with pytest.raises(StudyError, match="no job is done"):
+    with pytest.raises(StudyError, match="no job has finished"):
         Library(dataclasses.replace(run, jobs=()))
 
 

@@ -189,7 +189,7 @@ def test_layers_have_their_colours_and_words(viewer: Viewer, library: Library) -
         red_, _, blue_ = viewer.pixel(patch)
         assert (blue_ > red_) == (blue and evidence[patch] < 0)
     viewer.page.get_by_role("button", name="jigsaw", exact=True).click()
-    assert viewer.page.locator("#bar0").inner_text().startswith("put where it lies")
+    assert viewer.page.locator("#bar0").inner_text().startswith("predicted where it lies")
     viewer.page.get_by_label("colours").select_option("magma")
     far = int(np.hypot(*(maps.jigsaw - maps.coords).T).argmax())
     np.testing.assert_allclose(viewer.pixel(far), matplotlib.colormaps["magma"](255, bytes=True)[:3], atol=2)

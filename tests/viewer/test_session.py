@@ -176,7 +176,7 @@ def test_galleries_lead_with_what_they_are_named_after(opened: Session) -> None:
     assert ranking(maps, "least attended")[0] == maps.attention.argmin()
     assert ranking(maps, "most for")[0] == evidence.argmax()
     assert ranking(maps, "most against")[0] == evidence.argmin()
-    assert ranking(maps, "farthest by the jigsaw")[0] == np.hypot(*(maps.jigsaw - maps.coords).T).argmax()
+    assert ranking(maps, "largest jigsaw error")[0] == np.hypot(*(maps.jigsaw - maps.coords).T).argmax()
     html = gallery(maps, opened.shown.placement, None, "most against")
     assert html.count("<button") == CARDS
     assert f"{evidence.min():+.2g}</button>" in html

@@ -179,7 +179,7 @@ def ask_faithfulness(
     Example: `jigsawmil faithfulness run --variant graph-abmil+jigsaw`
     """
     from ..maps.faithfulness import judge
-    from ..report.trust import trust_sentence
+    from ..report.trust import RULE, trust_sentence
     from ..study.run import open_run
     from ..study.slide_maps import the_cohort
     from ..study.trust import case_curves, chosen_cases, write_trust
@@ -196,4 +196,4 @@ def ask_faithfulness(
             sentence = trust_sentence(judge(curves))
             write_trust(opened, name, each, curves, seed=seed, sentence=sentence)
             screen.print(f"{each}: {sentence}", soft_wrap=True, highlight=False)
-    screen.print(f"Figures in {opened.files.faithfulness()}.", soft_wrap=True, highlight=False)
+    screen.print(f"{RULE} Figures in {opened.files.faithfulness()}.", soft_wrap=True, highlight=False)

@@ -15,7 +15,7 @@ from ..study.executors import Event
 from ..study.job import Job
 from ..train.progress import Epoch
 
-COLUMNS = ("epoch", "MIL", "jigsaw", "lambda", "val loss", "val AUC")
+COLUMNS = ("epoch", "MIL", "jigsaw", "lambda", "val loss", "val AUROC")
 
 
 class StudyProgress:

@@ -23,7 +23,7 @@ from .examples import has_attention, kept_attention
 
 DPI = 300  # of a PNG
 HOW = (
-    "No reference image was named. To add the column, name one image per class in the study file, such as "
+    "No reference images were given. To add the column, name one image per class in the study file, such as "
     '[cohorts.BRCA.reference] with ILC = "lobular.png", and run the study again: finished jobs are kept.'
 )
 
@@ -126,9 +126,10 @@ def write_attention_figure(run: Run, cohort: str, path: str | Path) -> list[Path
 
 def attention_caption(rows: Sequence[SlideRow]) -> str:
     words = (
-        "Attention weights of the pooling, a point per patch, on slides that the models were not trained on. Of each "
-        "class the test slide of the first fold with the median number of patches is shown; no result took part in "
-        "the choice. Every panel has its own logarithmic scale (weights below a thousandth of the largest share the "
+        "Attention weights of the pooling, one point per patch, on slides that the models were not trained on. For "
+        "each class, the test slide of the first fold with the median number of patches is shown; results play no part "
+        "in this choice. Every panel has its own logarithmic scale (weights below a thousandth of the largest share "
+        "the "
         "lowest colour). The weights of a slide (of all slides of a patient, if they are pooled) sum to 1. "
     )
     return words + ("" if any(row.reference is not None for row in rows) else HOW)
@@ -149,7 +150,7 @@ def _panel(run: Run, cohort: str, variant: str, slide: Shown) -> tuple[Floats | 
     p = task.matrix(rows[rows["slide_id"] == slide.case].dropna(axis="columns", how="all"), classes)
     words = f"predicted {task.said(p[0], classes)}"
     if kept is None:
-        return None, Panel(variant, f"{words}; no attention kept", None)
+        return None, Panel(variant, f"{words}; attention not kept", None)
     return kept[1], Panel(variant, words, kept[2])
 
 
@@ -158,7 +159,7 @@ def _reference(run: Run, cohort: str, slide: Shown, coords: Floats) -> Path | Pl
     images = run.record.cohorts[cohort].reference
     if images:
         if slide.label not in images:
-            return f"no image named for {slide.label}"
+            return f"no image given for {slide.label}"
         image = Path(images[slide.label])
         return image if image.is_file() else f"{image.name} is missing"
     own = run.slides[(run.slides["cohort"] == cohort) & (run.slides["slide_id"] == slide.slide_id)]

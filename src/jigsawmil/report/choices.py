@@ -12,8 +12,8 @@ from .tables import Column, Table, counted, p_text, signed
 WIDE = 6  # folds that a table shows one by one
 RULE = (
     "Gain: the inner loss of the default minus that of the candidate, mean over the inner folds of the training "
-    "patients ± its standard error (Nadeau and Bengio). The candidate with the largest gain is chosen among those "
-    "whose gain exceeds its own standard error (bold), else the default. The test fold takes no part."
+    "patients, ± its standard error (Nadeau and Bengio). The candidate with the largest gain is chosen among those "
+    "whose gain exceeds its own standard error (bold), else the default. The test fold is not used."
 )
 
 
@@ -59,7 +59,7 @@ def choice_lines(run: Run, cohort: str, variant: str, rows: pd.DataFrame) -> lis
     lines += _against_default(run, cohort, variant)
     minutes = rows["seconds"].sum() / 60
     tried = counted(rows["candidate"].nunique(), "candidate")
-    return [*lines, f"Choosing among {tried} took {minutes:.1f} minutes of fitting in inner folds."]
+    return [*lines, f"Choosing between {tried} took {minutes:.1f} minutes of fitting in inner folds."]
 
 
 def _against_default(run: Run, cohort: str, variant: str) -> list[str]:
@@ -77,7 +77,7 @@ def _against_default(run: Run, cohort: str, variant: str) -> list[str]:
             own = f"{measure.test_name} p {p_text(row[f'{measure.test}_p_holm'])}"
             of = f"{target}: " if isinstance(target, str) and target else ""
             lines.append(
-                f"{of}{measure.full} on the test folds against {other}, which has the default settings: {figures} "
+                f"{of}{measure.words} on the test folds against {other}, which has the default settings: {figures} "
                 f"({own}, corrected t-test p {p_text(row['t_p_holm'])})."
             )
     return lines

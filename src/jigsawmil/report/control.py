@@ -20,20 +20,20 @@ def control_table(control: pd.DataFrame) -> Table:
     measure = measure_of(control)
     columns = [
         Column("variant", [str(m) for m in control["variant"]], name=True),
-        Column("true\nplaces", [number(a) for a in control[f"{measure.name}_true"]]),
-        Column("shuffled\nplaces", [number(a) for a in control[f"{measure.name}_shuffled"]]),
+        Column("true\ncoordinates", [number(a) for a in control[f"{measure.name}_true"]]),
+        Column("shuffled\ncoordinates", [number(a) for a in control[f"{measure.name}_shuffled"]]),
         Column("difference\n[95 % interval]", [_difference(row) for row in rows_of(control)]),
         p_column(f"{measure.test_name}\np", control[f"{measure.test}_p_holm"]),
         p_column("corrected\nt-test p", control["t_p_holm"]),
     ]
     methods = counted(len(control), "method")
     note = f"p-values are Holm-adjusted for {methods} (bold: below {ALPHA}); a case is {case_of(control)}."
-    title = f"{measure.words} with the patches of each slide in their true and in shuffled places"
+    title = f"{measure.words} with true patch coordinates and with coordinates shuffled within each slide"
     return Table(title, columns, [note])
 
 
 def control_lines(control: pd.DataFrame, blind: Container[str]) -> list[str]:
-    """Does place matter in this cohort? The answer, one line per variant, and what the answer rests on.
+    """Does patch position matter in this cohort? The answer, one line per variant, and what the answer rests on.
 
     blind: variants that cannot see places, see `blind_variants`.
     """
@@ -42,25 +42,25 @@ def control_lines(control: pd.DataFrame, blind: Container[str]) -> list[str]:
     verdicts = ["blind" if row["variant"] in blind else _verdict(row) for row in rows]
     seeing = len(rows) - verdicts.count("blind")
     worse = [str(row["variant"]) for row, verdict in zip(rows, verdicts, strict=True) if verdict == "matters"]
-    tested = f"{counted(seeing, 'method')} that can see places"
-    level = f"when they are shuffled (Holm-adjusted p < {ALPHA})"
+    tested = f"{counted(seeing, 'method')} that use positions"
+    level = f"when coordinates are shuffled (Holm-adjusted p < {ALPHA})"
     if not seeing:
-        answer = "Not asked: no method here can see places."
+        answer = "Not tested: no method here uses positions."
     elif worse:
         losing = f"of {tested}, {len(worse)} lose{'s' * (len(worse) == 1)}"
-        losing = "the one method that can see places loses" if seeing == 1 else losing
+        losing = "the one method that uses positions loses" if seeing == 1 else losing
         answer = f"Yes: {losing} {lost} {level}: {', '.join(worse)}."
     else:
         answer = (
-            f"Not shown: of {tested}, none loses {lost} {level}. This does not show that "
-            "place is irrelevant: its effect may be smaller than so few patients can tell, or of a kind these methods "
-            "miss."
+            f"Not shown: of {tested}, none loses {lost} {level}. This does not show that position is irrelevant: its "
+            "effect may be too small to detect with so few patients, or of a kind that these methods miss."
         )
-    lines = [f"Does place matter in this cohort? {answer}"]
+    lines = [f"Does patch position matter in this cohort? {answer}"]
     lines += [f"{row['variant']}: {_control_line(row, v)}" for row, v in zip(rows, verdicts, strict=True)]
     lines.append(
-        f"{capital(measure.test_words)} takes the trained models as they are; part of a difference may be luck of "
-        "training. The corrected t-test allows for that, and with few folds finds only large, steady differences."
+        f"{capital(measure.test_words)} compares the trained models as they are, so part of a difference may be due to "
+        "chance in training. The corrected t-test accounts for that; with few folds it finds only large, consistent "
+        "differences."
     )
     return lines
 
@@ -69,17 +69,17 @@ def _control_line(row: pd.Series, verdict: str) -> str:
     test, _, p = _deciding(row)
     stated = f"{test} p {p_text(p)}" if p < 0.001 else f"{test} p = {p_text(p)}"
     meaning = {
-        "matters": "worse without its places: place matters to it here.",
-        "misled": "better without its places: they misled it, or its training.",
-        "undefined": "no test is defined for the difference.",
-        "not shown": "no effect shown.",
-        "blind": "it sees no places, so this is the noise of training.",
+        "matters": "significantly worse with shuffled coordinates, so it uses patch positions here.",
+        "misled": "significantly better with shuffled coordinates, so positions misled it or its training.",
+        "undefined": "no test is defined, so no p-value is given.",
+        "not shown": "no significant effect.",
+        "blind": "it does not use positions, so this difference is training noise.",
     }[verdict]
     if verdict == "not shown" and not np.isnan(row["low"]):
-        meaning = f"no effect shown; anything from {signed(row['low'])} to {signed(row['high'])} fits the data."
+        meaning = f"no significant effect; the data are compatible with {signed(row['low'])} to {signed(row['high'])}."
     measure = measure_of(row)
     true, shuffled = (number(row[f"{measure.name}_{place}"]) for place in ("true", "shuffled"))
-    figures = f"{measure.words} {true} with true places, {shuffled} with shuffled ones"
+    figures = f"{measure.words} {true} with true and {shuffled} with shuffled coordinates"
     return f"{figures}; difference {_difference(row)}{'' if np.isnan(p) else ', ' + stated}: {meaning}"
 
 

@@ -27,7 +27,7 @@ def method_words(settings: Mapping[str, Any]) -> str:
     if method.foreign:
         return _foreign_words(s, method)
     if s.method == COVARIATES:
-        return "The clinical covariates alone go into a regression; the model does not look at slides."
+        return "A regression on the clinical covariates alone; the model does not use slides."
     if method.members:
         kinds = [method_words(own.flat()) for own in s.each_member()[:: s.members]]
         return "Several kinds of model whose logits are averaged: " + " ".join(
@@ -37,16 +37,16 @@ def method_words(settings: Mapping[str, Any]) -> str:
     if method.regression:
         value = "the largest value of each feature over its patches" if method.pooling == "max" else "its mean features"
         beside = " and the clinical covariates" if model.covariates else ""
-        words = f"each slide is described by {value}{beside}, standardised, and these go into a regression"
+        words = f"each slide is described by {value}{beside}, standardised, as input of a regression"
         return f"No network: {words}. {pooled}"
     layers = f"{model.layers} layer{'s' * (model.layers != 1)}"
     if method.graph:
         heads = f", {model.heads} heads" if model.heads > 1 else ""
         parts = [f"{s.graph.describe()}; {layers} of {CONVS[model.conv].describe(model)}, width {model.hidden}{heads}"]
         if model.kinds:
-            parts.append(f"beside it, how often {model.kinds} kinds of patches are neighbours of each other")
+            parts.append(f"in addition, how often {model.kinds} kinds of patches are neighbours of each other")
     else:
-        parts = [f"each patch is seen by itself, through {layers} of a perceptron of width {model.hidden}"]
+        parts = [f"each patch is processed by itself, by {layers} of a perceptron of width {model.hidden}"]
     parts.append(POOLINGS[method.pooling_with(model)].describe(model))
     jigsaw = f"jigsaw: {JIGSAWS[model.jigsaw].describe(model)}; {s.train.lambda_.rule().describe()}"
     parts.append(jigsaw if method.jigsaw else "no jigsaw")
@@ -76,8 +76,8 @@ def training_words(settings: Mapping[str, Any]) -> str:
     held = train.validation if members == 1 else 1 / parts
     if train.patience:
         stop = (
-            f"at most {train.epochs} epochs; {held:.0%} of the training patients are held back and "
-            f"training stops when their loss has not fallen by {train.margin:g} for {train.patience} epochs; the best "
+            f"at most {train.epochs} epochs; {held:.0%} of the training patients are held out for validation; training "
+            f"stops when their loss has not fallen by {train.margin:g} for {train.patience} epochs; the best "
             "epoch is kept"
         )
     else:
@@ -85,12 +85,12 @@ def training_words(settings: Mapping[str, Any]) -> str:
     if members > 1:
         stop = f"{members} models, whose logits are averaged, each with its own seed{_own_part(train)}; {stop}"
     weights = ", classes weighted by rarity" if train.class_weights else ""
-    batch = f"{train.batch_size} {level}{'s' * (train.batch_size != 1)} a step"
+    batch = f"{train.batch_size} {level}{'s' * (train.batch_size != 1)} per step"
     return f"Adam, learning rate {train.lr:g}, weight decay {train.weight_decay:g}, {batch}{weights}; {stop}."
 
 
 def _own_part(train: TrainConfig) -> str:
-    return " and its own part of the training patients held back" if train.patience else ""
+    return " and its own held-out part of the training patients" if train.patience else ""
 
 
 def known_settings(settings: Mapping[str, Any]) -> Settings:

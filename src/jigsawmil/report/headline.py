@@ -23,7 +23,7 @@ class Answer:
 def answer(summary: pd.DataFrame, comparisons: pd.DataFrame, baseline: str) -> Answer:
     """Of one cohort: rows of its summary and comparisons. baseline: the method to beat, one of them.
 
-    If the pooled AUC of any method is far below its folds, methods are ranked by the mean of folds, and the corrected
+    If the pooled AUROC of any method is far below its folds, methods are ranked by the mean of folds, and the corrected
     t-test alone tells them apart: that is what the notes below the tables advise.
     """
     measure = measure_of(summary)
@@ -39,17 +39,20 @@ def answer(summary: pd.DataFrame, comparisons: pd.DataFrame, baseline: str) -> A
     if unpooled:
         stated = f"{plus_minus(areas[best], float(summary.loc[best, f'{measure.name}_std']))} (mean of folds)"
     if np.isnan(areas[best]):
-        why = "the predictions lack a class" if words == "AUC" else "the predictions or the truth are constant"
+        why = "the predictions lack a class" if words == "AUROC" else "the predictions or the truth are constant"
         return Answer(f"No {words} is defined: {why}.", (), best, False)
     if len(areas) == 1:
         better = "" if unpooled else _chance(*bounds[best], chance)
-        article = "an" if words == "AUC" else "a"
+        article = "an" if words == "AUROC" else "a"
         return Answer(f"{best} reaches {article} {words} of {stated}{better}.", ONLY_ONE, best, False)
     told = {_pair(row): _told_by(row, measure, by_folds=bool(unpooled)) for _, row in comparisons.iterrows()}
     if not any(told.values()):
         headline, apart = _nobody(best, stated, words, all_by_chance=len(by_chance) == len(areas)), False
     elif len(by_chance) == len(areas):
-        headline, apart = f"No method can be told from chance; the highest {words} is that of {best}, {stated}.", False
+        headline, apart = (
+            f"No method differs significantly from chance; {best} has the highest {words}, {stated}.",
+            False,
+        )
     elif best == baseline:
         headline, apart = f"No method improves on the baseline, {best}, which has the highest {words}, {stated}.", False
     else:
@@ -65,14 +68,16 @@ def answer(summary: pd.DataFrame, comparisons: pd.DataFrame, baseline: str) -> A
         )
     alike = [m for m in areas.index if m not in (best, baseline) and not told.get(frozenset((best, m)))]
     if alike and any(told.values()):
-        further.insert(0, f"{best} cannot be told apart from {_and(alike)}.")
+        further.insert(0, f"{best} does not differ significantly from {_and(alike)}.")
     if by_chance and len(by_chance) < len(areas):
-        further.append(f"{_and(by_chance)} cannot be told from chance ({chance:g}).")
+        further.append(f"Not significantly different from chance ({chance:g}): {_and(by_chance)}.")
     return Answer(headline, tuple(further), best, apart)
 
 
-ONLY_ONE = ("It was the only method, so there is nothing to compare it with.",)
-BEST_OF_SEVERAL = "The best of several was chosen after seeing the results, so its {} is biased upwards by this choice."
+ONLY_ONE = ("It was the only method, so no comparison is possible.",)
+BEST_OF_SEVERAL = (
+    "The best of several methods was picked after seeing the results, so its {} is biased upwards by selection."
+)
 
 
 def overall(answers: Mapping[str, Answer], baseline: str, what: str = "cohorts") -> str:
@@ -80,15 +85,19 @@ def overall(answers: Mapping[str, Answer], baseline: str, what: str = "cohorts")
     won = [name for name, one in answers.items() if one.apart]
     against = f"the baseline, {baseline}" if baseline else "its baseline"
     if not won:
-        return f"In none of {len(answers)} {what} can the best method be told apart from {against}."
+        return f"In none of {len(answers)} {what} is the best method significantly better than {against}."
     where = "all" if len(won) == len(answers) else f"{len(won)} of"
     named = "" if len(won) == len(answers) else f" ({_and(won)})"
-    return f"In {where} {len(answers)} {what}{named} the best method can be told apart from {against}."
+    return f"In {where} {len(answers)} {what}{named} the best method is significantly better than {against}."
 
 
 def _nobody(best: str, stated: str, words: str, *, all_by_chance: bool) -> str:
-    nor = "be told from chance, or apart from another" if all_by_chance else "be told apart from another"
-    return f"No method can {nor}; the highest {words} is that of {best}, {stated}."
+    nor = (
+        "differs significantly from chance or from another method"
+        if all_by_chance
+        else "differs significantly from another"
+    )
+    return f"No method {nor}; {best} has the highest {words}, {stated}."
 
 
 def _mean(row: pd.Series) -> float:
@@ -106,11 +115,11 @@ def _against(
         ends = f"{row[f'{measure.name}_a']:.3f} against {row[f'{measure.name}_b']:.3f}"
         named = f"the baseline, {baseline} (by patient {ends})"
     if len(tests) == 2:
-        return f"{start}, and both tests tell it apart from {named}.", True
+        return f"{start}; by both tests it is significantly better than {named}.", True
     if tests:
-        but = ", the corrected t-test does not" if tests[0] != CORRECTED else ""
-        return f"{start}; {tests[0]} tells it apart from {named}{but}.", True
-    return f"{start}, but it cannot be told apart from {named}.", False
+        but = ", but not by the corrected t-test" if tests[0] != CORRECTED else ""
+        return f"{start}; by {tests[0]} it is significantly better than {named}{but}.", True
+    return f"{start}, but it is not significantly better than {named}.", False
 
 
 CORRECTED = "the corrected t-test"
@@ -164,7 +173,7 @@ def _p(p: float) -> str:
 def _chance(low: float, high: float, chance: float) -> str:
     if low > chance:
         return ", better than chance"
-    return ", worse than chance" if high < chance else ", which cannot be told from chance"
+    return ", worse than chance" if high < chance else ", not significantly different from chance"
 
 
 def _and(names: Sequence[str]) -> str:

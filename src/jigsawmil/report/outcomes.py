@@ -21,8 +21,8 @@ def risk_section(part: CohortPart) -> Html:
         cases[method] = Followed(outcome[:, 0], outcome[:, 1] > 0, groups)
     caption = (
         "Kaplan-Meier curves with 95 % bands of the patients whose predicted risk lies above and below the median of "
-        "their test fold, by models that were not trained on them; a patient with several slides by the first. Ticks: "
-        "censored. The log-rank test takes the models as they are."
+        "their test fold, by models that were not trained on them; patients with several slides count by the first. "
+        "Ticks: censored. The log-rank test compares groups for these trained models."
     )
     return picture(kaplan_meier_figure(cases), "Survival by predicted risk", caption)
 
@@ -37,7 +37,7 @@ def horizons_section(part: CohortPart) -> Html:
     }
     caption = (
         "Observed survival (Kaplan-Meier, with its 95 % interval) against predicted survival in groups of cases, at "
-        "the quartiles of the event times; on the dashed line predictions mean what they say."
+        "the quartiles of the event times; on the dashed line predictions are perfectly calibrated."
     )
     return picture(survival_calibration_figure(cases, horizons), "Calibration at horizons", caption)
 
@@ -45,10 +45,10 @@ def horizons_section(part: CohortPart) -> Html:
 def values_section(part: CohortPart) -> Html:
     """Predictions of a measured value against the truth."""
     cases = {method: Measured(one.truth, one.probability[:, 0]) for method, one in part.pooled.items()}
-    scatter = "Predicted against true value, a dot per case; on the dashed line they are equal."
+    scatter = "Predicted against true value, one dot per case; on the dashed line they are equal."
     bland = (
         "Prediction minus truth against the mean of both (Bland and Altman), with the mean difference and 1.96 "
-        "standard deviations to both sides. A falling or rising cloud: predictions are drawn towards the mean."
+        "standard deviations to both sides. A sloping cloud means that predictions are drawn towards the mean."
     )
     return join(
         [

@@ -90,7 +90,7 @@ def report_page(run: Run, name: str | None = None) -> Html:
     body += _block("Settings", settings_section(run))
     body += _block("Software, machine and time", software_section(run))
     body += _block("How to run it again", rerun_section(run))
-    figures = "Every figure and test is defined, with its reference and when to trust it, in docs/statistics.md."
+    figures = "docs/statistics.md defines every figure and test, with references and limits."
     body.append(tag("p", f"{figures} Research software: not a medical device.", class_="note"))
     return _page(headline, join(body, "\n"))
 
@@ -99,7 +99,7 @@ def _answer(parts: Sequence[CohortPart]) -> tuple[str, list[Html]]:
     """The headline, and what must be read with it."""
     judged = [part for part in parts if len(part.summary)]
     if not judged:
-        return "No method has all its folds, so there is no answer yet.", []
+        return "No method has finished all folds, so there are no results yet.", []
     if len(judged) == 1:
         one = judged[0].answer
         return one.headline, [tag("p", " ".join(one.further))] if one.further else []

@@ -9,8 +9,8 @@ from ..study.published import Published
 from .tables import Column, Table, cohort_line, cohorts, counted, plus_minus
 
 PHANTOM = (
-    "PHANTOM STAND-INS: artificial slides that have the numbers of the real cohorts and none of their tissue. "
-    "NO EVIDENCE about the paper's data, its figures, or any real slide."
+    "SYNTHETIC STAND-INS (PHANTOMS): cohorts with the numbers of the real ones but none of their tissue. NO EVIDENCE "
+    "about the paper's data, its figures, or any real slide."
 )
 
 
@@ -83,13 +83,13 @@ def _pair(summary: pd.DataFrame, form: PaperForm, cohort: str) -> list[Column]:
 
 
 def _title(form: PaperForm) -> str:
-    return form.published.source + (", run on PHANTOM STAND-INS" if form.phantom else "")
+    return form.published.source + (", run on SYNTHETIC STAND-INS (PHANTOMS)" if form.phantom else "")
 
 
 def _validation(published: Published) -> str:
     folds = f"{published.folds}-fold cross-validation" if published.folds else "cross-validation"
     spread = any("±" in figure for own in published.figures.values() for figure in own.values())
-    return f"AUC of {folds}{', mean ± standard deviation' if spread else ''}; digits as the paper prints them."
+    return f"AUROC of {folds}{', mean ± standard deviation' if spread else ''}; digits as the paper prints them."
 
 
 def _notes(summary: pd.DataFrame, form: PaperForm) -> list[str]:
@@ -97,11 +97,11 @@ def _notes(summary: pd.DataFrame, form: PaperForm) -> list[str]:
     if "seeds" in summary and summary["seeds"].max() > 1:
         over += f" of each of {summary['seeds'].max()} seeds"
     whole = len(summary) == len(form.variants) * len(form.cohorts)
-    notes = [f"AUC, mean ± standard deviation over {over}{'' if whole else '; - where a job failed'}."]
+    notes = [f"AUROC, mean ± standard deviation over {over}{'' if whole else '; - where a job failed'}."]
     if not form.published.figures:
-        notes.append(f"The paper's figures are not given; put them under [published] in {form.file}.")
+        notes.append(f"The study file does not give the paper's figures; add them under [published] in {form.file}.")
     elif form.phantom:
-        notes.append("The paper's figures are of real slides, so they are a table of their own.")
+        notes.append("The paper's figures are of real slides, so they have their own table.")
     else:
-        notes.append(f"paper: {form.published.source}, as typed into {form.file}; - where no figure is given.")
+        notes.append(f"paper: {form.published.source}, as stated in {form.file}; - where no figure is given.")
     return notes

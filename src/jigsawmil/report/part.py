@@ -52,8 +52,8 @@ class CohortPart:
             return "External predictions"
         if self.repeated:
             return (
-                "Each slide counts once, with its mean probability over the splits that tested it. This is a mean of "
-                "several models and no figure of one of them: the figures are those of the tables"
+                "Each slide counts once, with its mean probability over the splits that tested it. This averages "
+                "several models, so it does not show the performance of one; the tables do"
             )
         if designs(self.summary) == {"hold-out"}:
             return "Predictions of the test set"

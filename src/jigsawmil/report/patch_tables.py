@@ -15,7 +15,7 @@ LABELS = {
     "most": "Patches per slide (max)",
 }
 HEADERS = "Read from the headers of the feature files."
-PLANNED = "Patches as the stand-ins would be drawn."
+PLANNED = "Patch counts of the synthetic stand-ins."
 
 
 def patch_tables(

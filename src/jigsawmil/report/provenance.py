@@ -31,8 +31,8 @@ def methods_section(run: Run) -> Html:
     words = [f"{', '.join(names)}: {how}" if several else how for how, names in trained.items()]
     folds = validation_words(run) or (
         f"{' and '.join(sorted(designs(run.summary))).capitalize()} by patient: the slides of a patient are never on "
-        "both sides. The test fold is seen by nothing before it is scored: neither stopping nor the choice of an "
-        "epoch, lambda or a threshold."
+        "both sides. The test fold is used only for scoring, never for stopping or to choose an epoch, lambda or "
+        "threshold."
     )
     return join([tag("dl", *entries), tag("h4", "Training"), paragraphs([*words, folds])], "\n")
 
@@ -44,7 +44,7 @@ def settings_section(run: Run) -> Html:
     one = next(iter(flat.values()))
     parts = [tag("p", _presets(variants.values()))]
     if differ == ["method"] and all(s.method == name for name, s in variants.items()):
-        parts.append(tag("p", "The variants differ in their method only. The same for all:"))
+        parts.append(tag("p", "The variants differ only in their method. Settings of all variants:"))
     elif differ:
         header = ["setting", *variants]
         rows = [[name.rstrip("_"), *(_shown(values[name]) for values in flat.values())] for name in differ]
@@ -52,10 +52,10 @@ def settings_section(run: Run) -> Html:
             header, *rows = [list(cells) for cells in zip(header, *rows, strict=True)]
             header[0] = "variant"
         parts += [
-            tag("p", "Where the variants differ:"),
+            tag("p", "Settings that differ between variants:"),
             table(header, rows, class_="words"),
         ]
-        parts.append(tag("p", "The same for all:"))
+        parts.append(tag("p", "Settings of all variants:"))
     silent = set.intersection(*(unused(settings.method) for settings in variants.values())) | {"device"}
     pairs = [f"{name.rstrip('_')} = {_shown(one[name])}" for name in shared if name.rstrip("_") not in silent]
     return join([*parts, tag("p", " · ".join(pairs), class_="note")], "\n")
@@ -78,9 +78,9 @@ def rerun_section(run: Run) -> Html:
     if run.record.validation is not None:
         return tag("pre", validation_command(run))
     steps = [
-        "Save this as study.toml. Its paths are those of the machine that ran it.",
+        "Save this as study.toml and adapt the paths to your machine.",
         Html(tag("pre", study_toml(run))),
-        "Run it; with the same versions and the same number of threads the figures are the same to the last bit.",
+        "Run it. With the same versions and number of threads the results are bit-identical.",
         Html(tag("pre", "jigsawmil study study.toml --out rerun\njigsawmil report rerun")),
     ]
     return join([step if isinstance(step, Html) else tag("p", step) for step in steps], "\n")
@@ -91,8 +91,8 @@ def phantom_section(run: Run) -> Html:
     made = [name for name in run.cohorts if is_phantom(run.record.cohorts[name].encoder)]
     if not made:
         return Html()
-    words = f"{', '.join(made)}: drawn by a program (docs/phantoms.md). They are no evidence about any tissue."
-    return tag("section", tag("h3", "Artificial slides"), tag("p", words), class_="missing")
+    words = f"{', '.join(made)}: synthetic cohorts (docs/phantoms.md). They are no evidence about real tissue."
+    return tag("section", tag("h3", "Synthetic cohort"), tag("p", words), class_="missing")
 
 
 def missing_section(run: Run) -> Html:
@@ -103,9 +103,9 @@ def missing_section(run: Run) -> Html:
         judged = set(summary["variant"]) if len(summary) else set()
         absent = [name for name in run.variants if name not in judged]
         if not judged:
-            items.append(f"{cohort}: no method has all its folds, so none is judged.")
+            items.append(f"{cohort}: no method has finished all folds, so none is evaluated.")
         elif absent:
-            items.append(f"{cohort}: not judged, for want of some folds: {', '.join(absent)}.")
+            items.append(f"{cohort}: not evaluated, because some folds are missing: {', '.join(absent)}.")
     if not items:
         return Html()
     items.append("Run the same study again: only what is missing runs.")
@@ -117,7 +117,7 @@ def _presets(variants: Iterable[Settings]) -> str:
     found = [settings.nearest_preset for settings in variants]
     name = Counter(preset for preset, _ in found).most_common(1)[0][0]
     if any(preset != name for preset, _ in found):
-        return "The variants took different presets."
+        return "The variants use different presets."
     first = found[0][1]
     shared = [key for key in first if all(own.get(key) == first[key] for _, own in found)]
     but = [f"{key.rstrip('_')} = {_shown(first[key])}" for key in shared]
@@ -140,7 +140,7 @@ def _chosen(run: Run, variant: str) -> str:
     times = f", {choice.repeats} times" * (choice.repeats > 1)
     return (
         f" Chosen in each fold: {options}, by cross-validation in {choice.folds} inner folds of the training "
-        f"patients{times}. The words above are of the default settings."
+        f"patients{times}. The description above is of the default settings."
     )
 
 
@@ -152,16 +152,16 @@ def _jobs(run: Run) -> str:
     control = len(run.files.control.finished_jobs())
     words = counted(len(run.jobs), "job") + (f", and {control} of the control" if control else "")
     expected = run.record.jobs
-    return words if expected in (None, len(run.jobs) + control) else f"{words}, of {expected} that were asked for"
+    return words if expected in (None, len(run.jobs) + control) else f"{words}, of {expected} planned"
 
 
 def _time(run: Run) -> str:
     if run.record.validation is not None:
-        return f"{duration(sum(float(job.seconds.get('predict') or 0) for job in run.jobs))} of predicting"
+        return f"{duration(sum(float(job.seconds.get('predict') or 0) for job in run.jobs))} of prediction"
     fit = sum(float(job.seconds.get("fit") or 0) for job in run.jobs)
     predict = sum(float(job.seconds.get("predict") or 0) for job in run.jobs)
     epochs = sum(int(job.seconds.get("epochs") or 0) for job in run.jobs)
-    return f"{duration(fit)} of fitting ({epochs:,} epochs), {duration(predict)} of predicting, all jobs added up"
+    return f"{duration(fit)} of training ({epochs:,} epochs), {duration(predict)} of prediction, sum over all jobs"
 
 
 def duration(seconds: float) -> str:

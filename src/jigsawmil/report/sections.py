@@ -30,6 +30,7 @@ from .plots.forest import forest_figure
 from .plots.training import read_traces, trace_figure
 from .plots.trust import trust_figure
 from .tables import bounded, capital, comparison_table, counted, designs, number, summary_table
+from .trust import RULE
 from .validation import validation_section
 
 CALIBRATED = ("brier", "ece", "calibration_slope", "calibration_intercept")
@@ -38,13 +39,13 @@ MEMBER = ("variant", "seed", "fold", "member")
 A_FIGURE = 9  # panels, so that a figure fits a page
 Section = tuple[str, Html]  # title, content
 TWO_TESTS = (
-    "The two tests ask different questions. {} takes the trained models as they are and asks whether they would "
-    "differ on new patients; the corrected t-test asks whether the methods would differ if they were trained again. A "
-    "difference that both confirm is real; one that only the first confirms may be the luck of a training run."
+    "The two tests ask different questions. {} asks whether these trained models would differ on new patients; the "
+    "corrected t-test asks whether the methods would differ if they were trained again. A difference that is "
+    "significant in both is well supported; one that is significant only in the first may be due to chance in training."
 )
 ONE_TEST = (
     "The corrected t-test asks whether the methods would differ if they were trained again. DeLong's test, which asks "
-    "whether these trained models would differ on new patients, is for two classes, so its column is empty."
+    "whether these trained models would differ on new patients, needs two classes, so its column is empty."
 )
 
 
@@ -65,7 +66,7 @@ def cohort_sections(part: CohortPart) -> Iterator[Section]:
     if members := members_section(part):
         yield "Do the members agree?", members
     if len(part.run.control):
-        yield "Does place matter?", control_section(part)
+        yield "Does patch position matter?", control_section(part)
     if part.run.record.validation is None:
         yield "Losses and lambda", training_section(part)
     if attention := attention_section(part):
@@ -113,7 +114,7 @@ def results_section(part: CohortPart) -> Html:
 
 def comparison_section(part: CohortPart) -> Html:
     if part.comparisons.empty:
-        return tag("p", "One method was judged, so there is no pair to compare.")
+        return tag("p", "Only one method was evaluated, so there is no pair to compare.")
     measure = part.task.measure
     words = [
         behind(part.comparisons, part.answer.best, part.baseline),
@@ -124,14 +125,14 @@ def comparison_section(part: CohortPart) -> Html:
     if part.repeated:
         words[1] = (
             "The corrected t-test asks whether the methods would differ when trained again, and allows for splits "
-            "that share patients. DeLong's test is not computed: it takes cases for independent, and here a patient "
-            "is tested several times."
+            "that share patients. DeLong's test is not computed, because it assumes independent cases and here "
+            "patients are tested several times."
         )
     elif int(part.comparisons["resamples"].max()) < 2:
         words[1] = (
-            "There is one test set. DeLong's test takes the trained models as they are and asks whether they would "
-            "differ on new patients. Whether the methods would differ when trained again cannot be asked: the "
-            "corrected t-test needs several test sets."
+            "There is one test set. DeLong's test asks whether these trained models would differ on new patients. "
+            "Whether the methods would differ when trained again cannot be tested: the corrected t-test needs several "
+            "test sets."
         )
     shown = figures(comparison_table(part.comparisons), part.marks)
     return join([paragraphs(filter(None, words)), shown], "\n")
@@ -154,7 +155,10 @@ def curves_section(part: CohortPart) -> Html:
         "patients within classes. "
     )
     if part.summary["auc_oof"].isin([0, 1]).any():
-        caption += "Where the separation is perfect, resampling knows no doubt and there is no band: see the interval. "
+        caption += (
+            "If classes are separated perfectly, the bootstrap interval is degenerate and no band is drawn: see "
+            "the interval. "
+        )
     chance = {"roc": "Dashed: chance.", "pr": "Dashed: the share of the class, which is chance."}
     if single and not part.repeated:
         chance["roc"] += " In brackets: DeLong's interval."
@@ -173,13 +177,14 @@ def curves_section(part: CohortPart) -> Html:
 def calibration_section(part: CohortPart) -> Html:
     of = part.task.calibration_words.subject
     caption = (
-        f"Predicted probability of {of} against what was observed, in bins of equal numbers with Wilson's 95 % "
-        "interval; on the dashed line probabilities mean what they say. Ticks: single cases, above those where it was "
-        "so. Brier score: mean squared error of the probability, lower is better. ECE: mean distance from the dashed "
+        f"Predicted probability of {of} against the observed frequency, in bins of equal numbers with Wilson's 95 % "
+        "interval; on the dashed line predictions are perfectly calibrated. Ticks: single cases, at the top if the "
+        "class was present. Brier score: mean squared error of the probability, lower is better. ECE: mean distance "
+        "from the dashed "
         "line; biased upwards with few cases."
     )
     if part.repeated:
-        caption += " The table has means over the splits; the picture is of each slide's mean over them."
+        caption += " The table shows means over the splits; the picture shows each slide's mean over them."
     shown = [name for name in CALIBRATED if name in part.summary]
     rows = [
         [join([part.marks[row["variant"]], row["variant"]]), *(number(float(row[name])) for name in shown)]
@@ -194,10 +199,10 @@ def calibration_section(part: CohortPart) -> Html:
 
 def confusion_section(part: CohortPart) -> Html:
     used = part.task.decision_words
-    seeds = " of the mean over seeds" if len(part.run.seeds) > 1 else ""
-    seeds = " of the mean over the splits that tested a slide" if part.repeated else seeds
+    seeds = " on the mean over seeds" if len(part.run.seeds) > 1 else ""
+    seeds = " on the mean over the splits that tested a slide" if part.repeated else seeds
     chosen = "" if part.run.record.validation else "; no threshold was chosen on data"
-    caption = f"The decision is {used}{seeds}{chosen}. Colour: share of the true class."
+    caption = f"Decision rule: {used}{seeds}{chosen}. Colour: share of the true class."
     return join(
         [
             picture(confusion_figure(s, part.classes), "Confusion", caption)
@@ -213,11 +218,19 @@ def members_section(part: CohortPart) -> Html:
     if not found:
         return Html()
     words = (
-        "Spread: the standard deviation over the members of the log-odds of the class that is called. If the members "
-        "disagree more about cases that are called wrongly, the spread finds errors: AUROC above 0.5. It is of use "
-        "beside the probability if it does so better than doubt alone (1 minus the probability of the class called)."
+        "Spread: the standard deviation over the members of the log-odds of the predicted class. If members disagree "
+        "more about wrong predictions, the spread finds errors: AUROC above 0.5. It is useful beside the probability "
+        "if it does so better than uncertainty alone (1 minus the probability of the predicted class)."
     )
-    head = ["variant", "cases", "errors", "spread if right", "spread if wrong", "AUROC of spread", "AUROC of doubt"]
+    head = [
+        "variant",
+        "cases",
+        "errors",
+        "spread if right",
+        "spread if wrong",
+        "AUROC of spread",
+        "AUROC of uncertainty",
+    ]
     rows = [
         [
             join([part.marks[own.variant], own.variant]), f"{own.cases:,}", f"{own.errors:,}", number(own.right),
@@ -236,26 +249,32 @@ def weights_table(part: CohortPart) -> Html:
         return Html()
     kinds = {(job.variant, job.seed, job.fold, job.member): kind_words(job.settings) for job in part.run.jobs}
     keys = zip(*(weights[name] for name in MEMBER), strict=True)
-    kind = [kinds.get(key, "a member whose job is gone") for key in keys]
+    kind = [kinds.get(key, "a member whose job folder is missing") for key in keys]
     shares = weights.assign(kind=kind).groupby(["variant", "kind", "seed", "fold"], sort=False)["weight"].sum()
     rows = [
         [join([part.marks[variant], variant]), kind, number(own.mean()), number(own.min()), number(own.max())]
         for (variant, kind), own in shares.groupby(level=["variant", "kind"], sort=False)
     ]
-    words = "Weights of the kinds of model, learnt in each fold from training patients that their members held out:"
+    words = (
+        "Weights of the kinds of model, learnt in each fold from training patients that their members were not "
+        "fitted to:"
+    )
     return join([tag("p", words), table(["variant", "kind", "mean", "least", "largest"], rows)], "\n")
 
 
 def control_section(part: CohortPart) -> Html:
     moved = part.rows(part.run.control).dropna(axis="columns", how="all")
     both = [method for method in part.summary["variant"] if method in set(moved["variant"])]
-    intro = "The whole study again, with the patches of each slide shuffled over its places: what is lost was place."
+    intro = (
+        "The study was repeated with patch coordinates shuffled within each slide (negative control). Performance "
+        "lost by shuffling came from patch positions."
+    )
     try:
         true, shuffled = (frame[frame["variant"].isin(both)] for frame in (part.predictions, moved))
         training = part.run.training(part.name)
         control = shuffle_control(true, shuffled, part.classes, part.task.name, training=training)
     except (StudyError, ValueError) as error:  # some of its folds are not there
-        return paragraphs([intro, f"It is not whole: {error}"])
+        return paragraphs([intro, f"The control is incomplete: {error}"])
     first, *lines = control_lines(control, blind_variants(part.methods))
     parts = [tag("p", intro), tag("p", tag("b", first)), figures(control_table(control), part.marks)]
     return join([*parts, listed(lines)], "\n")
@@ -265,8 +284,8 @@ def training_section(part: CohortPart) -> Html:
     try:
         traces = part.rows(read_traces(part.run.folder))
     except StudyError as error:
-        return tag("p", f"No traces: {error}")
-    caption = "A line a job (fold and seed) over its epochs; a dot marks the epoch whose weights were kept."
+        return tag("p", f"No training curves: {error}")
+    caption = "One line per job (fold and seed) over its epochs; a dot marks the epoch whose weights were kept."
     figure = trace_figure(traces, across=2, styles=part.styles)
     return picture(figure, f"Losses, lambda and validation {part.task.measure.words} over epochs", caption)
 
@@ -276,28 +295,27 @@ def attention_section(part: CohortPart) -> Html:
     rows = attention_rows(part.run, part.name)
     if not rows:
         return Html()
-    words = f"Attention weights of {', '.join(panel.variant for panel in rows[0].panels)} on a test slide per class"
+    words = f"Attention weights of {', '.join(panel.variant for panel in rows[0].panels)} on one test slide per class"
     return picture(attention_figure(rows), words, attention_caption(rows))
 
 
 def examples_section(part: CohortPart) -> Html:
     best = part.answer.best
     what = "patients" if (part.predictions["slide_id"] == part.predictions["patient_id"]).all() else "slides"
-    chosen = "of which {} was surest, {} of each kind at most, by its prediction"
-    chosen = chosen if part.task.of_classes else "that {} predicts, {} of each kind at most"
+    chosen = "that {} predicted with the highest confidence, at most {} of each kind"
+    chosen = chosen if part.task.of_classes else "predicted by {}, at most {} of each kind"
     parts = [tag("p", f"The {what} {chosen.format(best, SHOWN)}.")]
     for title, cards in example_cards(part.run, part.name, best, part.pooled[best], part.classes):
         parts += [tag("h4", title), cards]
     if has_attention(part.run, part.name, best):
         scale = tag("span", "least", tag("i"), "most", class_="note scale")
         note = (
-            "Each map shows the patches where they lie, coloured by the percentile of their attention within the "
-            "slide. It is drawn from the run alone, without the slide's image. Attention is where the model looked, "
-            "not why."
+            "Each map shows the patches at their positions, coloured by the percentile of their attention within the "
+            "slide, without the slide's image. Attention shows where the model looked, not why."
         )
         parts += [scale, tag("p", note, class_="note")]
     else:
-        parts.append(tag("p", "The run kept no attention (--attention), so there are no maps.", class_="note"))
+        parts.append(tag("p", "The run did not keep attention (--attention), so there are no maps.", class_="note"))
     return join(parts, "\n")
 
 
@@ -313,11 +331,13 @@ def faithfulness_section(part: CohortPart) -> Html:
             items.append(f"{method}: {values['sentence']}")
             if method == part.answer.best:
                 over = counted(len(values["slides"]), "slide")
-                caption = f"{method}: mean over {over}, the patches in the order of each map or at random."
+                caption = (
+                    f"{method}: mean over {over}, patches removed or added in the order of each map, or at random."
+                )
                 pictures.append(picture(trust_figure(values["curves"]), "Deletion and insertion curves", caption))
         except (OSError, ValueError, KeyError, TypeError) as error:
             items.append(f"{method}: {file.name} cannot be read ({error!r}).")
-    return join([listed(items), *pictures], "\n") if items else Html()
+    return join([tag("p", RULE), listed(items), *pictures], "\n") if items else Html()
 
 
 OF_TASKS = {
@@ -366,7 +386,7 @@ def _left_out(part: CohortPart) -> Html:
     """Names under their reason."""
     left = part.rows(part.run.left_out)
     if left.empty:
-        return tag("p", "Nothing: every labelled slide with features took part.")
+        return tag("p", "None: every labelled slide with features was used.")
     reasons = left.groupby("reason", sort=False)["name"].agg(list)
     return listed(f"{reason} ({len(names)}): {', '.join(map(str, names))}" for reason, names in reasons.items())
 

@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 ALPHA = 0.05
 REPEATED = (
     "Repeated hold-out: test sets share patients, so nothing is pooled and DeLong's test is not computed. All figures "
-    "are means over the splits; the interval is Nadeau and Bengio's, which allows for the overlap."
+    "are means over the splits; the interval is Nadeau and Bengio's, which accounts for the overlap."
 )
 FEW_FOLDS = 5  # below which the corrected t has little power (docs/statistics.md)
 CLEARLY_LOWER = 0.05  # pooled below the mean over folds: the folds' models are calibrated differently
@@ -63,7 +63,7 @@ def summary_table(summary: pd.DataFrame) -> Table:
 
 
 def comparison_table(comparisons: pd.DataFrame) -> Table:
-    """One row per pair of variants, the one with the higher AUC (or other measure) first; p-values Holm-adjusted, bold
+    """One row per pair of variants, the higher AUROC (or other measure) first; p-values Holm-adjusted, bold
     below 0.05. All cohorts have one measure."""
     if comparisons.empty:
         return Table("One method: no pair to compare")
@@ -82,7 +82,7 @@ def comparison_table(comparisons: pd.DataFrame) -> Table:
         p_column(f"{measure.test_name}\np", rows[f"{measure.test}_p_holm"]),
         p_column("corrected\nt-test p", rows["t_p_holm"]),
         Column("mean of\nfolds", [signed(d) for d in rows["fold_difference"]], optional=True),
-        Column("AUCs" if measure.words == "AUC" else "both", [f"{a:.3f}, {b:.3f}" for a, b in ends], optional=True),
+        Column("AUROCs" if measure.words == "AUROC" else "both", [f"{a:.3f}, {b:.3f}" for a, b in ends], optional=True),
     ]
     title = f"Differences of {measure.words} between methods"
     return Table(title, columns, _comparison_notes(rows, measure), _ends(rows))
@@ -127,7 +127,7 @@ def is_repeated(row: Mapping[str, Any] | pd.Series) -> bool:
 
 
 def reached(row: Mapping[str, Any] | pd.Series) -> "Interval":
-    """The AUC (or other measure) to quote, with its interval: the pooled one; of repeated hold-out the mean over the
+    """The AUROC (or other measure) to quote, with its interval: the pooled one; of repeated hold-out the mean over the
     splits."""
     from ..statistics.intervals import Interval  # scipy, which the paper's own tables can do without
 
@@ -137,7 +137,7 @@ def reached(row: Mapping[str, Any] | pd.Series) -> "Interval":
 
 
 def interval(row: Mapping[str, Any] | pd.Series) -> tuple[float, float]:
-    """Bounds of the AUC to quote: DeLong's, or the bootstrap's where there are more than two classes; of repeated
+    """Bounds of the AUROC to quote: DeLong's, or the bootstrap's where there are more than two classes; of repeated
     hold-out Nadeau and Bengio's of the mean. Those of another measure."""
     if is_repeated(row):
         return float(row["mean_low"]), float(row["mean_high"])
@@ -196,14 +196,14 @@ def _summary_notes(summary: pd.DataFrame) -> list[str]:
         notes.append(f"Up to {counted(undefined, 'test fold')} without all classes left out of the mean.")
     if lower := far_below_folds(summary):
         notes.append(
-            f"Pooled far below the folds for {', '.join(lower)}: its folds are calibrated differently; quote the mean "
-            "of folds, and compare by the corrected t-test."
+            f"Pooled far below the folds for {', '.join(lower)}: its folds are calibrated differently. Quote the mean "
+            "of folds and compare with the corrected t-test."
         )
     return notes
 
 
 def far_below_folds(summary: pd.DataFrame) -> list[str]:
-    """The variants whose pooled AUC says less than their folds do."""
+    """The variants whose pooled AUROC says less than their folds do."""
     measure = measure_of(summary)
     if f"{measure.name}_mean" not in summary:
         return []
@@ -225,15 +225,16 @@ def _comparison_notes(rows: pd.DataFrame, measure: Measure) -> list[str]:
     pairs = max(len(part) for _, part in cohorts(rows))
     notes = [
         f"p-values are Holm-adjusted for {counted(pairs, 'pair')} (bold: below {ALPHA}); a case is {case_of(rows)}.",
-        f"{capital(measure.test_name)}: do these trained models differ on new patients?"
+        f"{capital(measure.test_name)}: would these trained models differ on new patients?"
         if tested
-        else "DeLong's test needs two classes and one prediction per case; here the corrected t-test alone decides.",
-        f"Corrected t-test (Nadeau and Bengio, {counted(folds, 'test fold')}): do the methods differ if trained again?",
+        else "DeLong's test needs two classes and one prediction per case; here only the corrected t-test is computed.",
+        f"Corrected t-test (Nadeau and Bengio, {counted(folds, 'test fold')}): would the methods differ if trained "
+        "again?",
     ]
     if folds < 2:
         notes[-1] = "The corrected t-test needs several test sets, and there is one."
     elif folds < FEW_FOLDS:
-        notes.append(f"With {counted(folds, 'fold')} the latter finds only large, steady differences.")
+        notes.append(f"With {counted(folds, 'fold')} the latter finds only large, consistent differences.")
     return [*notes, f"A p above {ALPHA} does not show that two methods are equal."]
 
 

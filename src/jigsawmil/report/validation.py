@@ -28,33 +28,35 @@ def validation_answer(run: Run) -> Answer:
     cases = "patients" if row["slides"] == row["patients"] else "slides"
     measure = measure_of(row)
     if np.isnan(area.value):
-        why = "the cohort lacks a class" if measure.words == "AUC" else "the predictions or the truth are constant"
-        return Answer(f"No {measure.full} is defined: {why}.", (), variant, False)
-    article = "an" if measure.words == "AUC" else "a"
-    headline = f"{variant} reaches {article} {measure.full} of {bounded(*area)} on {row['slides']} external {cases}"
+        why = "the cohort lacks a class" if measure.words == "AUROC" else "the predictions or the truth are constant"
+        return Answer(f"No {measure.words} is defined: {why}.", (), variant, False)
+    article = "an" if measure.words == "AUROC" else "a"
+    headline = f"{variant} reaches {article} {measure.words} of {bounded(*area)} on {row['slides']} external {cases}"
     further = []
     if record.reference:
         training, gap = _area(record.reference), _gap(run)
         headline += f", against {number(training.value)} in training"
         further.append(_gap_words(gap))
     else:
-        further.append("The model states no out-of-fold performance, so there is nothing to hold it against.")
+        further.append("The model states no out-of-fold performance to compare with.")
     if len(run.patient_summary) and row["slides"] != row["patients"]:
         further.append(f"By patient: {bounded(*_area(run.patient_summary.iloc[0]))}.")
     if record.overlap:
-        further.append(f"Not external in full, as was allowed: shared with the training set: {record.overlap}.")
+        further.append(
+            f"Not fully external (allowed with --allow-overlap): shared with the training set: {record.overlap}."
+        )
     return Answer(f"{headline}.", tuple(further), variant, False)
 
 
 def validation_table(run: Run) -> Table:
     """Every figure by slide, by patient and as training states it."""
     columns, measure = _columns(run), measure_of(run.summary)
-    full = measure.full
-    rows = [[f"{full} [95 % interval]", *(bounded(*_area(values)) for values in columns.values())]]
+    words = measure.words
+    rows = [[f"{words} [95 % interval]", *(bounded(*_area(values)) for values in columns.values())]]
     for kind, (low, high) in BOUNDS.items():
         cells = [_span(_value(values, low), _value(values, high)) for values in columns.values()]
         if any(cells):
-            rows.append([f"{full}, {kind}", *cells])
+            rows.append([f"{words}, {kind}", *cells])
     for name, header in figure_headers().items():
         found = [_value(values, name) for values in columns.values()]
         if name not in LEFT_OUT and not np.isnan(found[0]):
@@ -73,7 +75,7 @@ def validation_section(run: Run, colour: str) -> Html:
     shown = {name: area for name, area in areas.items() if not np.isnan(area.value)}
     parts, measure = [figures(validation_table(run), {})], measure_of(run.summary)
     if shown:
-        figure, words = interval_figure(shown, colour, measure), f"{measure.full} with"
+        figure, words = interval_figure(shown, colour, measure), f"{measure.words} with"
         parts.append(picture(figure, f"{words} 95 % intervals", f"{words} its 95 % interval."))
     return join(parts, "\n")
 
@@ -85,13 +87,13 @@ def _notes(run: Run) -> list[str]:
     if not task.of_classes:
         return notes
     notes += [
-        f"A class is called by {task.decision_words}; balanced accuracy and F1 are of that decision.",
-        *["In training they are optimistic: the threshold was chosen by the same predictions."] * chosen,
+        f"Decision rule: {task.decision_words}. Balanced accuracy and F1 depend on it.",
+        *["In training they are optimistic, because the threshold was chosen on the same predictions."] * chosen,
         "AUPRC depends on how frequent the class is: compare it between cohorts only if the shares are alike.",
     ]
     if "calibration_slope" in run.summary:
         notes.append(
-            "Calibration in the large: above 0, the class is more frequent than the model says. Calibration slope: "
+            "Calibration in the large: above 0, the class is more frequent than predicted. Calibration slope: "
             "below 1, the probabilities are too extreme. Both need ten cases of each class."
         )
     return notes
@@ -108,9 +110,9 @@ def validation_words(run: Run) -> str:
         return ""
     return (
         f"External validation of {record.words}. Nothing was fitted, chosen or calibrated on this cohort: weights, "
-        "lambda, epochs and the threshold were fixed in training. The cohort was held against the training set by "
-        f"slide id, patient id and the content of the features: {record.overlap or 'nothing is shared'}."
-        + " A patient's prediction is that of the mean logit of its slides."
+        "lambda, epochs and the threshold were fixed in training. The cohort was compared with the training set by "
+        "slide id, patient id and content of the features: {record.overlap or 'nothing is shared'}."
+        + " A patient's prediction comes from the mean logit of its slides."
         * bool(len(run.patient_summary))
     )
 
@@ -154,8 +156,8 @@ def _gap(run: Run) -> Interval:
 def _gap_words(gap: Interval) -> str:
     stated = f"Difference {gap.value:+.3f} [{gap.low:+.3f}, {gap.high:+.3f}]"
     if gap.high < 0:
-        return f"{stated}: worse than in training."
-    return f"{stated}: " + ("better than in training." if gap.low > 0 else "it may be chance.")
+        return f"{stated}: significantly worse than in training."
+    return f"{stated}: " + ("significantly better than in training." if gap.low > 0 else "not significant.")
 
 
 def _span(low: float, high: float) -> str:

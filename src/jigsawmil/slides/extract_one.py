@@ -111,7 +111,8 @@ def extract_slide(
         except Exception as error:  # whatever a damaged slide does to the libraries; the others must not pay for it
             if isinstance(error, OSError) and error.errno in FULL:
                 raise ConfigError(
-                    f"{out}: cannot be written ({error}). What is done stays; make room, or give another --out."
+                    f"{out}: cannot be written ({error}). Finished slides are kept; free some space, or give another "
+                    "--out."
                 ) from error
             found = Extracted(path.stem, "failed", error=f"{path.name}: {type(error).__name__}: {error}")
         finally:

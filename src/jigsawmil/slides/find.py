@@ -42,7 +42,9 @@ def find_slides(paths: Iterable[str | Path]) -> SlideFiles:
         for file in inside:
             other = found.setdefault(file.stem, file)
             if other.resolve() != file.resolve():
-                raise SlideError(f"{file}: {other} has the same name, their results would mix. Rename one of them.")
+                raise SlideError(
+                    f"{file}: {other} has the same name, so results would be mixed up. Rename one of them."
+                )
     return SlideFiles(list(found.values()), left_out)
 
 

@@ -74,7 +74,7 @@ def read_geojson(path: Path, size: tuple[int, int], scale: float, origin: tuple[
     if not mask.any():
         raise SlideError(
             f"{path.name}: no polygon covers a part of the slide, which has {size[0]} x {size[1]} pixels. "
-            "Expected level-0 pixels; is it the annotation of another slide?"
+            "Expected level-0 pixels; is this the annotation of another slide?"
         )
     return Tissue(mask, scale)
 

@@ -60,17 +60,17 @@ def _check(path: Path, image: "Image.Image") -> None:
     if image.width * image.height > LARGEST:
         raise SlideError(
             f"{path.name}: {image.width:,} x {image.height:,} pixels, too many for a plain image, which is held in "
-            f"memory whole; expected at most {LARGEST:,}. Convert it to a pyramidal tiled TIFF: "
+            f"memory; expected at most {LARGEST:,}. Convert it to a pyramidal tiled TIFF: "
             f"vips tiffsave {path.name} {path.stem}-pyramid.tif --tile --pyramid --compression jpeg"
         )
     if image.mode.startswith(("I", "F")) or any(";16" in str(tile) for tile in getattr(image, "tile", ())):
         raise SlideError(
-            f"{path.name}: pixels of more than 8 bits a colour ({image.mode}); which part of their range is seen is "
-            "unknown. Convert it to 8 bits a colour."
+            f"{path.name}: pixels of more than 8 bits per channel ({image.mode}); their display range is unknown. "
+            "Convert it to 8 bits per channel."
         )
     if image.mode not in CONVERTED:
         raise SlideError(
-            f"{path.name}: colours of mode {image.mode}, which depend on a printer or a profile; expected RGB or grey. "
+            f"{path.name}: colours of mode {image.mode}, which depend on a profile; expected RGB or grey. "
             "Convert it to RGB."
         )
     if (pages := _pages(image)) > 1:

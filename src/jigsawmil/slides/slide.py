@@ -29,7 +29,9 @@ PLAIN = PICTURES | {".tif", ".tiff"}  # Pillow reads what OpenSlide refuses of t
 SLIDES = {".svs", ".ndpi", ".mrxs", ".scn", ".svslide", ".bif", ".vms", ".vmu", ".avs", ".czi", ".dcm"} | PLAIN
 FINEST, COARSEST = 0.01, 20.0  # microns: outside, a resolution is a scanner's or a program's filler (72 dpi is 353)
 AGREE = 0.05  # a stated mpp this close to the slide's own is no contradiction
-IN_PIXELS = "Or cut tiles in pixels of the image: give such images alone and no --mpp (TileSpec(mpp=None) in Python)."
+IN_PIXELS = (
+    "Or cut tiles in pixels of the image: process such images separately without --mpp (TileSpec(mpp=None) in Python)."
+)
 GENERIC = "generic-tiff"  # OpenSlide's name for tiled TIFFs of no known scanner; plain images have no vendor
 BLOCK = 1 << 24  # pixels decoded at a time, 64 MB
 
@@ -100,7 +102,7 @@ class Slide:
             hint = f" It was scanned at {power}x." if power else ""
             pixels = f" {IN_PIXELS}" if self.plain else ""
             raise SlideError(
-                f"{self.path.name}: the slide does not say how large its pixels are.{hint} State the microns per "
+                f"{self.path.name}: the slide does not state its resolution.{hint} State the microns per "
                 f"level-0 pixel with --slide-mpp (mpp= in Python): about 0.25 for 40x, 0.5 for 20x.{pixels}"
             )
         return self.mpp
@@ -171,7 +173,7 @@ class Slide:
         except OpenSlideError as error:
             raise SlideError(
                 f"{self.path.name}: the pixels at {corner} cannot be read ({error}). "
-                "The file is damaged or was cut short: copy or scan it anew."
+                "The file is damaged or truncated: copy or scan it again."
             ) from error
         image = _on_white(image)
         return image if factor == 1 else image.reduce(factor)
@@ -251,11 +253,11 @@ def _open(path: Path) -> tuple[Any, dict[str, str]]:
     except openslide.OpenSlideUnsupportedFormatError as error:
         if path.suffix.lower() not in PLAIN:
             raise SlideError(
-                f"{path.name}: no slide format that OpenSlide knows. The file is damaged, was cut short, "
-                "or has to be converted to a pyramidal tiled TIFF."
+                f"{path.name}: no slide format that OpenSlide knows. The file is damaged or truncated, or must be "
+                "converted to a pyramidal tiled TIFF."
             ) from error
     except openslide.OpenSlideError as error:
-        raise SlideError(f"{path.name}: cannot be opened ({error}). Copy it anew or have it scanned again.") from error
+        raise SlideError(f"{path.name}: cannot be opened ({error}). Copy it or scan it again.") from error
     image, stated = read_plain(path)
     return openslide.ImageSlide(image), stated
 

@@ -1,4 +1,4 @@
-"""Intervals: DeLong's of an AUC, from the placements of cases, Newcombe's where few cases are misranked, and the
+"""Intervals: DeLong's of an AUROC, from the placements of cases, Newcombe's where few cases are misranked, and the
 bootstrap over patients of any figure.
 
 Definitions, references and limits: docs/statistics.md.
@@ -44,7 +44,7 @@ class BootstrapTest(NamedTuple):
 def placements(y: ArrayLike, s: ArrayLike) -> Floats:
     """(case,) DeLong's structural components: the share of the other class that a case is ranked rightly against.
 
-    Their mean over the positives, and over the negatives, is the AUC. Midranks make it O(n log n) (Sun & Xu 2014).
+    Their mean over the positives, and over the negatives, is the AUROC. Midranks make it O(n log n) (Sun & Xu 2014).
     """
     positive, value = scored(y, s)
     within = np.empty(len(value))
@@ -57,7 +57,7 @@ def placements(y: ArrayLike, s: ArrayLike) -> Floats:
 def component_variance(y: ArrayLike, components: Floats, clusters: ArrayLike | None = None) -> float:
     """Variance of the mean of structural components: DeLong's, or Obuchowski's where cases come in clusters.
 
-    Components are those of an AUC, or the difference of two methods' components. nan with fewer than two clusters of
+    Components are those of an AUROC, or the difference of two methods' components. nan with fewer than two clusters of
     a class. With one case a cluster the two variances are the same.
     """
     positive = np.asarray(y, dtype=bool)
@@ -84,7 +84,7 @@ def independent_pairs(y: ArrayLike, clusters: ArrayLike | None = None) -> int:
 
 
 def delong_interval(y: ArrayLike, s: ArrayLike, level: float = 0.95, clusters: ArrayLike | None = None) -> Interval:
-    """AUC with DeLong's interval on the logit scale, so that it stays within [0, 1].
+    """AUROC with DeLong's interval on the logit scale, so that it stays within [0, 1].
 
     clusters (case,): the patient of each slide; their slides then count as dependent (Obuchowski 1997).
     DeLong's variance comes from how much the misranked cases of each class vary. With fewer than FEW of a class
@@ -105,7 +105,7 @@ def delong_interval(y: ArrayLike, s: ArrayLike, level: float = 0.95, clusters: A
 
 def newcombe_interval(area: float, positives: int, negatives: int, level: float = 0.95) -> Interval:
     """Newcombe's method 5 (2006): all areas whose standard error, by Hanley and McNeil's exponential model, lets this
-    one occur. The error is that of the area asked about, so the interval has a width also at AUC 0 and 1.
+    one occur. The error is that of the area asked about, so the interval has a width also at AUROC 0 and 1.
 
     At perfect separation of so few cases that the exact test of ranks does not reject, it includes 0.5.
 
@@ -151,7 +151,7 @@ def bootstrap_interval(
     resamples: int = RESAMPLES,
     level: float = 0.95,
 ) -> Interval:
-    """(Macro) AUC with a percentile interval over resampled patients, see `resampled_patients`.
+    """(Macro) AUROC with a percentile interval over resampled patients, see `resampled_patients`.
 
     If all resamples agree (perfect separation), they say nothing about uncertainty, and the interval is Newcombe's, of
     the class with the widest.
@@ -198,7 +198,7 @@ def bootstrap_test(value: float, draws: Floats, level: float = 0.95) -> Bootstra
 
 
 def difference_interval(a: Interval, b: Interval) -> Interval:
-    """The difference of two AUCs of independent cohorts, a - b, with an interval from those of the two.
+    """The difference of two AUROCs of independent cohorts, a - b, with an interval from those of the two.
 
     Zou and Donner's MOVER (2008): each bound joins the distances to the bounds that pull in its direction.
 
@@ -233,7 +233,7 @@ def any_patients(patients: ArrayLike, seed: int | np.random.Generator, resamples
 
 
 def weighted_auc(positive: Booleans, s: Floats, weight: Floats) -> Floats:
-    """(resample,) AUC in which case i counts weight[:, i] times; weight (resample, case)."""
+    """(resample,) AUROC in which case i counts weight[:, i] times; weight (resample, case)."""
     order = np.argsort(s, kind="stable")
     starts = np.flatnonzero(np.diff(s[order], prepend=-np.inf))  # of each run of ties
     ordered, side = weight[:, order], positive[order]

@@ -32,7 +32,7 @@ class CalibrationPoints(NamedTuple):
 
 
 def class_figures(truth: Integers, prob: Floats, decision: Integers, columns: Sequence[int]) -> dict[str, float]:
-    """AUC, AUPRC, balanced accuracy and F1; all but the accuracy are unweighted means over the classes in `columns`.
+    """AUROC, AUPRC, balanced accuracy and F1; all but the accuracy are unweighted means over the classes in `columns`.
 
     Example: `class_figures(y, p, p.argmax(1), columns=[1])["auprc"]  # y: (case,), p: (case, class)`
     """
@@ -75,7 +75,7 @@ def auc(y: ArrayLike, s: ArrayLike) -> float:
 def macro_auc(
     y: ArrayLike, p: ArrayLike, *, absent: Literal["nan", "skip"] = "nan", area: Callable[..., float] = auc
 ) -> float:
-    """AUC of the last of two classes, or the mean of each class against the rest.
+    """AUROC of the last of two classes, or the mean of each class against the rest.
 
     absent: a class that has no case, or all of them, makes the mean nan, or is left out of it. area: of one class.
 

@@ -15,7 +15,7 @@ from .metrics import Floats, auc
 
 
 class DelongTest(NamedTuple):
-    """The difference of two AUCs on the same cases, with DeLong's z and two-sided p."""
+    """The difference of two AUROCs on the same cases, with DeLong's z and two-sided p."""
 
     difference: float
     z: float
@@ -29,9 +29,9 @@ class CorrectedTTest(NamedTuple):
 
 
 def delong_test(y: ArrayLike, s1: ArrayLike, s2: ArrayLike, clusters: ArrayLike | None = None) -> DelongTest:
-    """AUC of s1 minus AUC of s2 on the same cases, with DeLong's z and two-sided p (clusters: as `delong_interval`).
+    """AUROC of s1 minus that of s2 on the same cases, with DeLong's z and two-sided p (clusters: as `delong_interval`).
 
-    Equal placements of every case: p = 1. Where the variance is 0 or unknown although the AUCs differ, z is nan and p
+    Equal placements of every case: p = 1. Where the variance is 0 or unknown although the AUROCs differ, z is nan and p
     is Hoeffding's distribution-free bound.
 
     Example: `delong_test(y, scores, other_scores, clusters=patients).p`
@@ -76,7 +76,7 @@ def corrected_error(differences: ArrayLike, n_train: float, n_test: float) -> fl
 
 
 def corrected_interval(areas: ArrayLike, n_train: float, n_test: float, level: float = 0.95) -> Interval:
-    """The mean AUC over resamples with an interval from Nadeau and Bengio's standard error, within [0, 1].
+    """The mean AUROC over resamples with an interval from Nadeau and Bengio's standard error, within [0, 1].
 
     It is about the method trained on that many cases, and allows for training parts that overlap. Bounds are nan with
     fewer than two resamples, or where all agree.

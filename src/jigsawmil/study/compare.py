@@ -37,12 +37,12 @@ def compare_methods(
     *,
     training: pd.DataFrame | None = None,
 ) -> pd.DataFrame:
-    """One row per pair of methods: AUCs (or the other measure of the task), their difference (a - b), the paired test
+    """One row per pair of methods: AUROCs (or the other measure of the task), their difference (a - b), the paired test
     of the measure (DeLong's) and the corrected t, both Holm-adjusted.
 
     `level` says what a case is: `patient` (mean over its slides) as soon as one patient has several slides, since
     DeLong takes cases for independent; `slide` else; `slide, clustered` where a patient's slides differ in label.
-    Of repeated hold-out the AUCs are means over the splits, and there is no test of DeLong.
+    Of repeated hold-out the AUROCs are means over the splits, and there is no test of DeLong.
     training: `seed,fold,slide_id,patient_id` of what each fold trained on; None: all that is tested elsewhere.
 
     Example: `compare_methods(open_run("run").predictions)`
@@ -77,13 +77,13 @@ def summarise(
     resamples: int = 2000,
     seed: int = 0,
 ) -> pd.DataFrame:
-    """One row per method: AUC (or the other measure of the task) as mean and std over folds and seeds, then the pooled
+    """One row per method: AUROC (or the task's other measure) as mean and std over folds and seeds, then the pooled
     out-of-fold figures.
 
     Pooled means the mean probability over seeds of each slide, all folds together. `seed` draws the patient bootstrap,
     the same patients for every method. `undefined_folds` counts the runs left out of the mean for want of a class.
     Of repeated hold-out nothing is pooled: every figure is the mean over the splits, `mean_low` and `mean_high` bound
-    that of the AUC, and `design` says so. training: see `compare_methods`.
+    that of the AUROC, and `design` says so. training: see `compare_methods`.
 
     Example: `summarise(open_run("run").predictions)`
     """
@@ -110,7 +110,7 @@ def summarise(
 
 
 def _pooled(table: Predictions, method: str, resamples: int, seed: int) -> dict[str, float]:
-    """Figures of all test sets together, and the intervals of their AUC (or other measure)."""
+    """Figures of all test sets together, and the intervals of their AUROC (or other measure)."""
     pooled, measure = table.pooled(method), table.task.measure
     y, p, patients = table.truth(pooled), table.matrix(pooled), pooled["patient_id"].to_numpy()
     figures = table.task.score(y, p)
@@ -139,7 +139,7 @@ def _over_splits(table: Predictions, method: str, trained: Trained) -> dict[str,
 
 
 def _by_patient(table: Predictions, rows: pd.DataFrame) -> float:
-    """AUC (or other measure) of patients; nan if one has slides of several labels."""
+    """AUROC (or other measure) of patients; nan if one has slides of several labels."""
     if table.patients_of_mixed_label:
         return float("nan")
     whole = patient_level(rows, table.columns)

@@ -20,7 +20,7 @@ def shuffle_control(
     *,
     training: pd.DataFrame | None = None,
 ) -> pd.DataFrame:
-    """One row per variant: AUC (or the other measure of the task) with the true and with shuffled places, the paired
+    """One row per variant: AUROC (or the other measure of the task) with the true and with shuffled places, the paired
     tests between them, Holm-adjusted.
 
     `low` and `high` bound the difference (95 %, of DeLong's test or over resampled patients). nan where DeLong's test

@@ -168,7 +168,7 @@ def _outcome(future: Future[str | None], started: bool) -> str | None:
     except BrokenProcessPool:
         if not started:
             return (
-                "no worker process could start; its own message stands above. Each of them reads the script that "
+                "no worker process could start; see its message above. Each of them reads the script that "
                 'started it: call this below `if __name__ == "__main__":`, or in one process.'
             )
         return (

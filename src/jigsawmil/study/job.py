@@ -134,14 +134,14 @@ def run_job(job: Job, on_epoch: Callable[[Epoch], None] | None = None, worker: W
     started, used = time.time(), time.process_time()
     feed = (worker or Worker()).feed(job)
     if fingerprint(feed.cohort) != job.fingerprint:
-        raise StudyError(f"{job.source.labels}: the labels or features changed after the study was planned. Run again.")
+        raise StudyError(f"{job.source.labels}: the labels or features changed after the study started. Run again.")
     if job.features and (changes := features_changes(job.features, features_record(feed.cohort))):
         raise StudyError(
-            f"{job.source.features}: features changed after the study was planned ({', '.join(changes)}). Run again "
-            "when nothing writes there any more."
+            f"{job.source.features}: features changed after the study started ({', '.join(changes)}). Run again once "
+            "they no longer change."
         )
     if job.folder.exists() and any(job.folder.iterdir()):
-        raise StudyError(f"{job.folder} is not empty; a job needs it new. Remove that folder and run again.")
+        raise StudyError(f"{job.folder} is not empty; a job needs a new folder. Remove it and run again.")
     job.folder.parent.mkdir(parents=True, exist_ok=True)
     sweep(job.folder)  # of a process that was killed
     key = hashlib.sha256(json.dumps(job.spec, sort_keys=True).encode()).hexdigest()[:12]

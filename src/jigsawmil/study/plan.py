@@ -191,13 +191,13 @@ def _changed_files(run: RunFolder, name: str, cohort: Cohort) -> list[str]:
 def unrecorded_note(jobs: int) -> str:
     """What a run says of jobs that `refuse_other_settings` could not check."""
     return (
-        f"{jobs} jobs are of an older version that did not record which features they were made of. They are kept; if "
-        "features may have changed since, run again with another --out."
+        f"{jobs} jobs are of an older version that did not record their features. They are kept; if features may have "
+        "changed since, run again with another --out."
     )
 
 
 def _change(key: str, found: Any, wanted: Any) -> str:
-    words = {"cohort": "the cohort's slides, patients or labels were others", "folds": "the folds were others"}
+    words = {"cohort": "other slides, patients or labels", "folds": "other folds"}
     return words.get(key, f"{key.rstrip('_')} was {found!r}, is {wanted!r}")
 
 

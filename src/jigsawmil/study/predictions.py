@@ -72,7 +72,7 @@ class Predictions:
         return {(key[0], key[1]): run for key, run in rows.groupby(["seed", "fold"])}
 
     def fold_aucs(self, method: str) -> pd.Series:
-        """AUC of each (seed, fold)."""
+        """AUROC of each (seed, fold)."""
         areas = {key: self.task.area(self.truth(run), self.matrix(run)) for key, run in self.runs(method).items()}
         return pd.Series(areas.values(), pd.MultiIndex.from_tuples(areas, names=["seed", "fold"]), dtype=float)
 

@@ -11,7 +11,7 @@ from ..errors import ConfigError
 from .study_text import read_values
 
 FIGURE = re.compile(r"(\d*\.?\d+)(?:\s*(?:±|\+-|\+/-)\s*(\d*\.?\d+))?")
-EXPECTED = 'an AUC such as 0.93, or "0.93 ± 0.02"'
+EXPECTED = 'an AUROC such as 0.93, or "0.93 ± 0.02"'
 PATCH_ROWS = ("slides", "dim", "mean", "fewest", "most")  # of `[published_patches]`: a cohort's patches per slide
 
 
@@ -68,7 +68,7 @@ def patches_in(values: Mapping[str, Any], file: str) -> Published | None:
 
 
 def figure_text(value: Any, where: str) -> str:
-    """`0.93` or `0.93 ± 0.02`; refuses what is no AUC."""
+    """`0.93` or `0.93 ± 0.02`; refuses what is no AUROC."""
     number = isinstance(value, (int, float)) and not isinstance(value, bool)
     found = FIGURE.fullmatch(str(value).strip()) if number or isinstance(value, str) else None
     if found is None or float(found[1]) > 1 or float(found[2] or 0) > 1:

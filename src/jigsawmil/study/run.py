@@ -246,7 +246,7 @@ class Run:
         path = Path(own["features"].iloc[0])
         if not path.exists():
             raise FeatureError(
-                f"{path}: no longer there; the study read the features of {slide_id} from it. Say where they are now "
+                f"{path}: no longer there; the study read the features of {slide_id} from it. Give their new folder "
                 "with --features."
             )
         return path
@@ -303,7 +303,7 @@ def open_run(path: str | Path) -> Run:
         what = "no such folder" if not path.exists() else f"no {files.study.name} in it"
         raise StudyError(
             f"{path}: {what}. Expected the folder that `jigsawmil compare` or `study` wrote to (--out), with every "
-            "table in it; a run that was cut short gets its tables when it is run again."
+            "table in it; a run that was interrupted gets its tables when it is run again."
         )
     try:
         record = StudyRecord.read(files.study)
@@ -337,7 +337,7 @@ def _refuse_paths(run: Run) -> None:
     if wrong:
         raise StudyError(
             f"{run.folder}: {wrong[0]!r} is the name of a slide, variant or cohort there; expected names "
-            "without / and \\, since files are named after them. The folder was changed; do not trust it."
+            "without / and \\, since files are named after them. The folder was changed after the run; do not trust it."
         )
 
 

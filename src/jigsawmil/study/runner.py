@@ -17,8 +17,8 @@ from .study import Study
 
 Executor = Callable[[Sequence[Job], Mapping[str, Cohort], Path, Listener], None]
 
-GONE = "its folder is gone, although it was run. Does something remove files there? Run the same command again."
-UNDECIDED = "no settings were chosen, since some of the inner jobs of this fold failed. Run the same command again."
+GONE = "its folder is missing although it ran. Is another process deleting files there? Run the same command again."
+UNDECIDED = "no settings were chosen, because some inner jobs of this fold failed. Run the same command again."
 
 
 def cross_validate(
@@ -80,7 +80,9 @@ def cross_validate(
                 note(Event(job, error=GONE))
         if failed and not any(whole([job for job in jobs if not job.shuffled], name) for name in cohorts):
             told = "\n".join(f"{', '.join(names)}:\n{why}" for why, names in by_reason(failed).items())
-            raise StudyError(f"{len(failed)} of {len(inner) + len(jobs)} jobs failed, and no method is whole.\n{told}")
+            raise StudyError(
+                f"{len(failed)} of {len(inner) + len(jobs)} jobs failed, and no method has finished all folds.\n{told}"
+            )
         notes = {name: [unrecorded_note(count)] for name, count in unknown.items()}
         gather(study, out, jobs, cohorts, failed, choice_tables(inner, decisions), notes)
     return open_run(out)

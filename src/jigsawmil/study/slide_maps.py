@@ -65,7 +65,7 @@ def maps_of(
     model, card = load_model(_model_folder(source, variant, cohort, features))
     if not path.exists():
         raise FeatureError(
-            f"{item}: no such file. Expected the feature file of a slide; only a run knows slides by id."
+            f"{item}: no such file. Expected the feature file of a slide; slide ids work only with a run."
         )
     [maps] = explain(model, card, path, device=device, attribution=attribution, **reading)
     alone = "; it pools patients, and sees this slide alone" if card.level == "patient" else ""
@@ -107,9 +107,7 @@ def every_map(
         return total, of_run()
     model, card = load_model(_model_folder(source, variant, cohort, features))
     if not which:
-        raise ConfigError(
-            "A model needs feature files: jigsawmil export MODEL features --out maps. A run knows its own."
-        )
+        raise ConfigError("A model needs feature files: jigsawmil export MODEL features --out maps. Runs know theirs.")
     files = {slide_name(path.name): path for path in feature_files([Path(item) for item in which])}
     found = explain_each(model, card, [*files.values()], device=device, **wanted_maps, **reading)
     words = f"{card.title}, model {source.name}{_about(target)}"
@@ -118,7 +116,7 @@ def every_map(
 
 def _as_studied(reading: dict[str, Any]) -> None:
     if reading.get("patch_size") or reading.get("unit"):
-        raise ConfigError("--patch-size and --unit: a run reads its features as its study did. Leave them out.")
+        raise ConfigError("--patch-size and --unit: features of a run are read as in its study. Leave them out.")
 
 
 def _model_folder(source: Path, *of_runs: object) -> Path:

@@ -99,7 +99,7 @@ def with_choices(
         options = list(next(iter(choices.values())).options)
         raise ConfigError(
             f"choose: none of {', '.join(variants)} can choose {', '.join(options)}: it does not use them, or is a "
-            "committee, whose members have values of their own. Add a method that can, or leave choose out."
+            "committee, whose members have their own values. Add a method that can, or leave choose out."
         )
     return {"variants": own, "choices": chosen}
 
@@ -145,7 +145,7 @@ def on_standins(study: Study, folder: Path) -> Study:
             f"No stand-in for {', '.join(missing)}; expected {tables} with n, patches, dim, classes, balance."
         )
     if study.by_site:
-        raise ConfigError("by_site: stand-ins come from no site. Leave it out, or run on the real cohorts.")
+        raise ConfigError("by_site: synthetic stand-ins have no sites. Leave it out, or run on the real cohorts.")
     cohorts = {}
     for name, spec in study.cohorts.items():
         labels, features = folder / name / "labels.csv", folder / name / "features"

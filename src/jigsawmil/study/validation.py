@@ -161,10 +161,10 @@ def _trained_on(run: Run, cohort: str, card: ModelCard) -> tuple[TrainedSlide, .
 def read_cohort(labels: str, features: str, options: CohortOptions, card: ModelCard) -> Cohort:
     """A cohort whose labels mean what they mean to a model."""
     if given := [name for name in TARGET if name in options.given()]:
-        raise ConfigError(f"{', '.join(given)}: the model knows what its classes are. Leave it out.")
+        raise ConfigError(f"{', '.join(given)}: the model defines its classes. Leave it out.")
     task = get_task(card.model.task)
     if options.covariates:
-        raise ConfigError("covariates: the model knows which covariates it uses. Leave it out.")
+        raise ConfigError("covariates: the model defines its covariates. Leave it out.")
     columns = ",".join(column.name for column in covariates_of_card(card)) or None
     targets = ",".join(target.name for target in task.split(card.classes)) or None
     options = replace(options, covariates=columns, label_columns=options.label_columns or targets)
@@ -176,12 +176,15 @@ def overlap_words(cohort: Cohort, subject: Subject, allow: bool) -> tuple[str, l
     """What the cohort shares with the training set, in words, and notes; refused unless it is allowed."""
     if not subject.trained_on:
         return "", [
-            "Overlap with the training set cannot be checked: the model does not say what it was trained on (it is of "
-            "an older version, or the table of its training slides was removed)."
+            "Overlap with the training set cannot be checked: the model does not state its training slides (it is of "
+            "an older version, or their table was removed)."
         ]
     notes = []
     if not all(row.digest for row in subject.trained_on):
-        notes.append("Overlap was checked by ids alone: the models are of an older version and know no content.")
+        notes.append(
+            "Overlap was checked by ids only: the models are of an older version and hold no digests of their "
+            "training slides."
+        )
     words = find_overlap(cohort, subject.trained_on).words
     if words and not allow:
         raise StudyError(

@@ -12,7 +12,7 @@ other types, the number of A and of B and the places that they share, one featur
 effect. Y then only chooses between two ways of laying the A and B vectors out on those places. So the multiset M of
 features (and the coordinates, in the order of the file) is a function of random numbers that are independent of Y:
 P(Y | M) = P(Y). A model that ignores which vector lies where sees M alone; its output is independent of Y and its
-expected AUC is 1/2. Noise has no spatial correlation for the same reason: the layout would leave a trace in M.
+expected AUROC is 1/2. Noise has no spatial correlation for the same reason: the layout would leave a trace in M.
 """
 
 import csv

@@ -87,7 +87,7 @@ def measure_of(table: pd.DataFrame | pd.Series | Mapping[str, Any]) -> Measure:
     """The measure by which a summary or comparisons compare variants (a table, or a row), from the columns; of several
     tasks in one table, the one that has values.
 
-    Example: `measure_of(summary).words  # AUC`
+    Example: `measure_of(summary).words  # AUROC`
     """
     known = {measure: [n for n in measure.columns if n in table.keys()] for measure in _measures()}  # noqa: SIM118
     found = [measure for measure, names in known.items() if names]

@@ -28,7 +28,7 @@ if TYPE_CHECKING:
 
 MANY = 10  # classes, above which a column may be no column of classes
 NOT_DEFINED = float("nan")
-AREA = Measure("auc", "auc_oof", "AUC", "AUROC", 0.5, 0.0, "delong", "DeLong's test", "DeLong", ("auc", "boot"), False)
+AREA = Measure("auc", "auc_oof", "AUROC", 0.5, 0.0, "delong", "DeLong's test", "DeLong", ("auc", "boot"), False)
 
 
 def sort_classes(names: Iterable[str]) -> list[str]:
@@ -98,15 +98,19 @@ class ClassTask(Task):
             text = f"{len(groups)} label{'s' * (len(groups) > 1)} written in several ways"
             yield LabelProblem("similar-labels", text, "Write each class in one way.", groups)
         if len(names) == 1:
-            text, remedy = f"All slides are {names[0]!r}", "Two classes are needed: is it the right column?"
+            text, remedy = f"All slides are {names[0]!r}", "Two classes are needed: is this the right column?"
             yield LabelProblem("one-class", text, remedy)
         fractions = any(re.fullmatch(r"[+-]?\d*\.\d+", name) for name in names)
         if len(names) > MANY and (fractions or 2 * len(names) > len(slides)):
-            text = f"{len(names)} different labels on {len(slides)} slides: a measurement, or names, but no classes"
+            text = (
+                f"{len(names)} different labels on {len(slides)} slides: probably a measurement or names, not classes"
+            )
             yield LabelProblem("not-classes", text, "Name another column, or make classes of it first.", tuple(names))
         elif len(names) > 1 and (single := tuple(name for name in names if len(patients_of[name]) == 1)):
             text = f"{len(single)} label{'s' * (len(single) > 1)} with one patient only"
-            yield LabelProblem("single-member", text, "Nothing can be learned and tested with one.", single)
+            yield LabelProblem(
+                "single-member", text, "One patient cannot be both in training and in a test fold.", single
+            )
 
     def label_counts(self, labels: Sequence[str]) -> str:
         counts = Counter(labels)
@@ -142,7 +146,7 @@ class ClassTask(Task):
         require("classes", number, fits, str(self.most) if exact else f"at least {self.fewest} for {self.name}")
 
     def validation(self, y: Integers, p: Floats, losses: Floats) -> tuple[float, float]:
-        """Log loss, and the AUC over the classes that are there: a validation set may lack one."""
+        """Log loss, and the AUROC over the classes that are there: a validation set may lack one."""
         from sklearn.metrics import roc_auc_score  # ours differs in the last bit, and traces hold its values
 
         loss = -np.log(np.clip(p[np.arange(len(y)), y], 1e-7, None)).mean()
@@ -260,15 +264,15 @@ class ClassTask(Task):
         sure = p[np.arange(len(called)), called]
         found = []
         for right, title, empty in (
-            (True, "Most confidently right", "Every case was called wrongly."),
-            (False, "Most confidently wrong", "No case was called wrongly."),
+            (True, "Most confidently right", "No case was predicted correctly."),
+            (False, "Most confidently wrong", "No case was predicted wrongly."),
         ):
             rows = np.flatnonzero((called == y) == right)
             found.append(Sorted(title, rows[np.argsort(-sure[rows], kind="stable")], empty))
         return found
 
     def case_lines(self, y: Any, p: Floats, classes: Sequence[str]) -> list[str]:
-        return [f"is {classes[y]}", f"called {self.said(p, classes)}"]
+        return [f"is {classes[y]}", f"predicted {self.said(p, classes)}"]
 
     def right(self, label: str, p: Floats, classes: Sequence[str]) -> bool | None:
         return bool(classes[int(self.decision(p))] == label)

@@ -8,7 +8,7 @@ if TYPE_CHECKING:
     from ..statistics.intervals import BootstrapTest
 
 FIGURES = {  # headers in tables, which show them in this order while there is room
-    "auc_patient": "AUC by\npatient",
+    "auc_patient": "AUROC by\npatient",
     "quadratic_kappa": "quadratic\nkappa",
     "balanced_accuracy": "balanced\naccuracy",
     "auprc": "AUPRC",
@@ -30,8 +30,7 @@ class Measure(NamedTuple):
 
     name: str
     pooled: str
-    words: str  # in tables
-    full: str  # in sentences
+    words: str  # its name in tables and sentences
     chance: float  # of predictions that know nothing
     least: float  # of all predictions
     test: str
@@ -68,7 +67,7 @@ def resampled_measure(
 ) -> Measure:
     """One whose paired test resamples patients."""
     tests = ("boot", "the patient bootstrap", "bootstrap")
-    return Measure(name, name, words, words, chance, least, *tests, intervals, of_what=of_what)
+    return Measure(name, name, words, chance, least, *tests, intervals, of_what=of_what)
 
 
 def resampled_test(found: BootstrapTest) -> dict[str, float]:

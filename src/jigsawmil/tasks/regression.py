@@ -59,7 +59,7 @@ class RegressionTask(Task):
             yield LabelProblem("no-number", text, remedy, tuple(sorted(wrong)))
         elif slides and len(set(numbers([label for _, label in slides]))) == 1:
             text = f"All slides have the value {slides[0][1]}"
-            yield LabelProblem("constant", text, "A constant cannot be learned: is it the right column?")
+            yield LabelProblem("constant", text, "A constant cannot be learned: is this the right column?")
 
     def label_counts(self, labels: Sequence[str]) -> str:
         return "" if not_numbers(labels) else f"Values: {spread_words(numbers(labels))}."

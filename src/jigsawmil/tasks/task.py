@@ -201,7 +201,7 @@ class Task(ABC):
 
     def decision(self, p: ArrayLike) -> Integers:
         """(case,): index of the class that is called."""
-        raise NotImplementedError(f"{self.name} calls no class")
+        raise NotImplementedError(f"{self.name} predicts no class")
 
     def called(self, p: Floats) -> int:
         """Index of the output that a prediction (output,) is about: of classes, the one that is called."""
@@ -239,7 +239,7 @@ class Task(ABC):
             return self
         task = copy.copy(self)
         task.threshold = threshold
-        task.decision_words = f"a probability above {threshold:.3g}, which was fixed in training"
+        task.decision_words = f"a probability above {threshold:.3g}, fixed in training"
         return task
 
     def best_threshold(self, y: Values, p: Floats) -> float | None:

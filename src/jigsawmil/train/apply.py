@@ -98,7 +98,7 @@ def size_note(headers: Iterable[Bag | BagInfo], card: ModelCard) -> str:
     elif trained.known and unknown:
         words = f"{unknown} of {len(sizes)} slides do not say how large their patches are in microns (--slide-mpp)"
     elif sizes and not trained.known and unknown < len(sizes):
-        return f"The model does not know the size of its patches; it is not compared with the slides' {sizes[0].words}."
+        return f"The model does not state its patch size, so it is not compared with the slides' {sizes[0].words}."
     else:
         return ""
     return f"{words}; the model was trained on {trained.words}."

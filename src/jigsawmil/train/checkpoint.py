@@ -127,7 +127,8 @@ def _check_digest(folder: Path, values: dict[str, Any], mark: str | None) -> Non
         changed.append(WEIGHTS)
     if changed:
         raise StudyError(
-            f"{folder}: {' and '.join(changed)} changed after writing, by the digest in {CARD}. Copy the model again, "
+            f"{folder}: {' and '.join(changed)} changed after writing (the digest in {CARD} differs). Copy the model "
+            "again, "
             "or train it again."
         )
 
@@ -170,7 +171,7 @@ def _ensemble_values(folder: Path) -> dict[str, Any]:
     if any(Path(name).name != name for name in names):  # no path out of the folder
         raise StudyError(f"{folder / CARD}: members {names} are not names of folders in it. Train the model again.")
     if mark is not None and _card_digest(values) != mark:
-        raise StudyError(f"{folder / CARD}: changed after writing, by its digest. Copy or train the model again.")
+        raise StudyError(f"{folder / CARD}: changed after writing (its digest differs). Copy or train the model again.")
     if (weights := values.get("member_weights")) is not None:
         numbers = isinstance(weights, list) and all(type(weight) is float and 0 <= weight <= 1 for weight in weights)
         if not numbers or len(weights) != len(names) or not 0.999 < sum(weights) < 1.001:
@@ -213,7 +214,7 @@ def _load_single(folder: Path) -> tuple[Model, ModelCard]:
         model.load_state_dict(load_file(folder / WEIGHTS))
         _check_digest(folder, whole, mark)
     except (*FOREIGN, ConfigError) as error:
-        raise StudyError(f"{folder}: not a model of this program ({error}). Train it again.") from error
+        raise StudyError(f"{folder}: not a readable model of jigsawmil ({error}). Train it again.") from error
     return model.eval(), card
 
 
@@ -222,7 +223,7 @@ def _check_known(method: str, file: Path) -> None:
     if METHODS.peek(method) is None:
         raise StudyError(
             f"{file}: the model's method, {method!r}, is not known here. If it was registered for the training, do so "
-            f"now: register_method({method!r}, factory). Train it again if nobody knows it."
+            f"now: register_method({method!r}, factory). Otherwise train the model again."
         )
 
 

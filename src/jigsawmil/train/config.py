@@ -46,7 +46,7 @@ class TrainConfig:
     """How a model is fitted."""
 
     lambda_: LambdaConfig = field(default_factory=LambdaConfig)
-    epochs: int = setting(50, "The most passes over the training slides.", option=True)
+    epochs: int = setting(50, "Maximum number of epochs (passes over the training slides).", option=True)
     patience: int = setting(
         10,
         "Epochs without a better validation loss before training stops; 0: no validation, all epochs, the last "
@@ -55,7 +55,9 @@ class TrainConfig:
     )
     validation: float = setting(0.2, "Share of the training patients held back for validation.")
     margin: float = setting(
-        0.01, "A loss is better if it has fallen by this much (nats); smaller gains on a dozen slides are luck."
+        0.01,
+        "Smallest decrease of the validation loss (nats) that counts as better; smaller gains on a dozen slides "
+        "are noise.",
     )
     lr: float = setting(1e-4, "Learning rate.", option=True)
     weight_decay: float = setting(1e-5, "Weight decay.")
@@ -63,8 +65,8 @@ class TrainConfig:
     patch_dropout: float = setting(
         0.0, "Share of a slide's patches left out at each training step, with their edges; drawn again at each step."
     )
-    clip: float = setting(5.0, "Largest norm of the gradient; 0: no limit.")
-    class_weights: bool = setting(False, "Weigh classes by their rarity.", option=True)
+    clip: float = setting(5.0, "Gradients are clipped to this norm; 0: no clipping.")
+    class_weights: bool = setting(False, "Weight classes by the inverse of their frequency.", option=True)
     device: str = setting("auto", "auto, cpu, cuda, cuda:1.", option=True)
     precision: str = setting(
         "float32",

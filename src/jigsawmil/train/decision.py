@@ -85,7 +85,7 @@ class Decision:
         """What was chosen, and what it gained within the training patients."""
         best = next(each for each in self.judged if each.candidate == self.chosen)
         if self.chosen == self.default:
-            return f"{self.chosen}, the default; no other gained more than its standard error"
+            return f"{self.chosen}, the default; no other candidate gained more than its standard error"
         return f"{self.chosen}; its loss is lower by {best.gain:.3f} ± {best.error:.3f} than that of {self.default}"
 
     def record(self) -> dict[str, Any]:

@@ -108,7 +108,7 @@ class SlideClassifier(ClassifierMixin, SlideEstimator):
     randomness. `preset="paper"` sets those that are not given as the preset does. The method is by
     default the committee, an ensemble of 15 models; `SlideClassifier("graph-abmil+jigsaw")` is one.
     Learned: `classes_` (as given to `fit`, or text after `load`; the positive one last), `model_`, `card_`, `history_`.
-    scikit-learn's own AUC takes the last class in sorted order for positive: leave `positive` out there.
+    scikit-learn's own AUROC takes the last class in sorted order for positive: leave `positive` out there.
     """
 
     def __init__(
@@ -285,7 +285,7 @@ def _check_flat(y: np.ndarray) -> None:
 def _bags(items: Sequence[Bag | str | Path]) -> list[Bag]:
     """Bags with a number in every cell; files are read."""
     if isinstance(items, Bag | str | Path):
-        raise FeatureError("expected a list of bags, found one. Write [bag].")
+        raise FeatureError("expected a list of bags, found a single one. Write [bag].")
     if len(items) == 0:
         raise FeatureError("found no bag, expected at least one.")
     return list(map(_bag, items))

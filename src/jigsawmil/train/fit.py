@@ -21,7 +21,7 @@ from .state import load_state, save_state
 from .training import Training
 
 SAVE_SECONDS = 30.0  # between two saves of a running training
-_DIVERGED = "Lower lr, and look at the features."  # what to do
+_DIVERGED = "Lower lr, and check the features."  # what to do
 
 
 def fit(

@@ -54,7 +54,7 @@ def sort_inputs(items: Iterable[str | Path]) -> Inputs:
         if endings & endings_of_features:
             endings -= PICTURES  # previews beside the features
         if endings & SLIDES and endings & endings_of_features:
-            raise ConfigError(f"{item}: holds slides and features, of which one is meant. Give the files themselves.")
+            raise ConfigError(f"{item}: holds both slides and features. Give the files themselves.")
         (slides if endings & SLIDES and item.exists() else features).append(item)
     found = find_slides(slides)
     files = feature_files(features)
@@ -96,7 +96,7 @@ class Extraction:
         self._root, (self._load, settings) = folder, model_needs(card, options)
         if card.tiles is None:
             cut = settings.tiles.words
-            self.notes.append(f"the model does not know how its slides were cut; tiles of {cut} are taken.")
+            self.notes.append(f"the model does not state how its slides were cut; tiles of {cut} are used.")
         if card.tiles is not None and card.tiles.drawn and options.masks is None:
             self.notes.append("the model was trained on tissue outlined by hand; without --masks it sees all tissue.")
         if card.tiles is not None and card.tiles.mpp is None:
@@ -132,8 +132,8 @@ def model_needs(card: ModelCard, options: SlideOptions) -> tuple[dict[str, Any],
     weights, patch_um = options.weights, options.patch_um
     if card.encoder is None:
         raise StudyError(
-            "The model does not know which encoder made the features it was trained on, so it cannot make them of "
-            "slides. Extract features as for its training, and give those."
+            "The model does not state the encoder of its training features, so features of slides cannot be extracted. "
+            "Extract features as for its training, and give those."
         )
     name = card.encoder
     if name not in ENCODERS:
@@ -167,7 +167,7 @@ def _tiles_of(card: ModelCard, spec: EncoderSpec, patch_um: float | None) -> Til
     edge = card.patch_um or patch_um
     if edge is None:
         raise StudyError(
-            "The model does not know how large the patches were that it was trained on: the features did not say, or "
-            "differed. State the edge in microns with --patch-um; 128 is 256 pixels at 20x."
+            "The model does not state its patch size: its training features did not state it, or differed. State the "
+            "edge in microns with --patch-um; 128 is 256 pixels at 20x."
         )
     return TileSpec(patch=spec.patch, mpp=edge / spec.patch)

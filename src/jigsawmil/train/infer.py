@@ -76,7 +76,7 @@ def _run(model: Model, name: str, batch: Batch, bags: tuple[Bag, ...], precision
     if not np.isfinite(p).all():
         raise NotANumberError(
             f"{name}: the model answers {p.tolist()}, expected finite probabilities. Its weights or these features are "
-            "damaged or too large; look at the features, or train again with a lower lr."
+            "damaged or too large; check the features, or train again with a lower lr."
         )
     return Seen(name, bags, batch, output, p, scores)
 

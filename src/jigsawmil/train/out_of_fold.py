@@ -96,14 +96,14 @@ def performance_lines(card: ModelCard) -> list[str]:
             kind = measure.name if own.get(f"{measure.name}_low") is not None else "boot"
             reached = f"{shown(own[measure.pooled])} [{shown(own[f'{kind}_low'])}, {shown(own[f'{kind}_high'])}]"
             what = f"{name}, out of fold" if name else "Out of fold"
-            lines.append(f"{what}, {figures['predictions']}: {measure.full} {reached} on {own['slides']} cases.")
+            lines.append(f"{what}, {figures['predictions']}: {measure.words} {reached} on {own['slides']} cases.")
         lines.append(
             "The ensemble averages all members, so it is likely to be better; but members also stop by the patients "
             "they hold out, which favours this figure a little."
         )
         if (card.training or {}).get("choice"):
             lines.append(
-                "The same patients chose the settings, which makes the figure optimistic; `compare` has no such bias."
+                "The same patients chose the settings, so the figure is optimistic; `compare` has no such bias."
             )
     else:
         lines.append(
@@ -111,7 +111,7 @@ def performance_lines(card: ModelCard) -> list[str]:
             "`compare` cross-validates."
         )
     if words := task.at(card.threshold).decision_words:
-        lines.append(f"A class is called by {words}.")
+        lines.append(f"Decision rule: {words}.")
     return lines
 
 

@@ -30,7 +30,9 @@ def check_places(cohort: Cohort, settings: Iterable[Settings], *, shuffled: bool
             "Python), or give patch features that have coordinates."
         )
     if shuffled:
-        raise ConfigError(f"{found}. The control shuffles positions, and there are none. Leave --shuffle-control out.")
+        raise ConfigError(
+            f"{found}. The control shuffles positions, but these features have none. Leave --shuffle-control out."
+        )
 
 
 def check_placed(bag: Bag | BagInfo, methods: Iterable[str]) -> None:

@@ -28,7 +28,7 @@ class Policy:
 
     def describe(self) -> str:
         """In the words of a report."""
-        return f"lambda by the rule {type(self).__name__}, renewed every {self._period}"
+        return f"lambda by the rule {type(self).__name__}, updated every {self._period}"
 
     @property
     def _period(self) -> str:
@@ -63,7 +63,7 @@ class EM(Policy):
         return self.config.a / max(self.config.b + jigsaw, 1e-6)
 
     def describe(self) -> str:
-        return f"lambda = a / (b + jigsaw loss) with {self._prior}, renewed every {self._period}"
+        return f"lambda = a / (b + jigsaw loss) with {self._prior}, updated every {self._period}"
 
     @property
     def _prior(self) -> str:
@@ -77,7 +77,7 @@ class EMPerSlide(EM):
     per_slide = True
 
     def describe(self) -> str:
-        return f"each slide its lambda, a / (b + its jigsaw loss) with {self._prior}, renewed every {self._period}"
+        return f"one lambda per slide, a / (b + its jigsaw loss) with {self._prior}, updated every {self._period}"
 
 
 @POLICIES.register("balanced")
@@ -88,7 +88,7 @@ class Balanced(Policy):
         return mil / max(jigsaw, 1e-6)
 
     def describe(self) -> str:
-        return f"lambda = MIL loss / jigsaw loss, so that both terms weigh the same, renewed every {self._period}"
+        return f"lambda = MIL loss / jigsaw loss, so that both terms have equal weight, updated every {self._period}"
 
 
 def find_policy(name: str | float) -> type[Policy]:

@@ -44,14 +44,17 @@ class Settings:
 
     method: str = setting(
         DEFAULT_METHOD,
-        f"The method: {one_of(METHODS)}; or a model from elsewhere (`package.module:factory`, `torchmil:ABMIL`).",
+        f"The method: {one_of(METHODS)}; or a model from outside this package (`package.module:factory`, "
+        "`torchmil:ABMIL`).",
     )
-    level: str = setting(LEVELS[0], "What is pooled into one prediction: a slide or a patient.", option=True)
+    level: str = setting(
+        LEVELS[0], "Unit of prediction: slide or patient (all slides of a patient pooled).", option=True
+    )
     members: int = setting(
         1,
         "Models of an ensemble (of each kind in a committee): each has its own seed and holds out its own part of the "
         "training patients to stop by, and their logits are averaged; 1: a single model. A committee has "
-        f"{METHODS[DEFAULT_METHOD].settings['members']} of each kind if nothing is said.",
+        f"{METHODS[DEFAULT_METHOD].settings['members']} of each kind by default.",
         option=True,
     )
     graph: GraphConfig

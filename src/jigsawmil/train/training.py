@@ -122,7 +122,7 @@ def refuse_lost(batch: Batch, losses: Losses, epoch: int) -> None:
         names, loss = ", ".join(list(lost)[:3]), next(iter(lost.values()))
         raise ConfigError(
             f"the training diverged in epoch {epoch}: the loss of {names} is {loss}, expected a number. Lower lr, and "
-            "look at the features of these slides."
+            "check the features of these slides."
         )
 
 

@@ -59,14 +59,16 @@ class Library:
         self, run: Run, slides: Path | None = None, features: Path | None = None, *, attribution: bool = False
     ) -> None:
         if not run.jobs or run.predictions.empty:
-            raise StudyError(f"{run.folder}: no job is done, so there is nothing to look at. Run the study to its end.")
+            raise StudyError(
+                f"{run.folder}: no job has finished, so there is nothing to show. Run the study to its end."
+            )
         self.run = run if features is None else features_in(run, features)
         self.slides = None if slides is None else SlideFolder(slides)
         if not any(Path(path).exists() for path in self.run.slides["features"]):
             first = self.run.slides["features"].iloc[0]
             raise FeatureError(
                 f"{run.folder}: none of its {len(run.slides)} feature files is where the study read it; looked for "
-                f"{first} and others. Say where they are now with --features DIR."
+                f"{first} and others. Give their new folder with --features DIR."
             )
         self.attribution = attribution
         self._maps: OrderedDict[Key, PatchMaps] = OrderedDict()

@@ -36,10 +36,10 @@ class Gate:
         points at this machine (DNS rebinding) would be both.
         """
         if request.host not in self.hosts:
-            return f"This server answers as {self.hosts[0]}, not as another name."
+            return f"This server is reached as {self.hosts[0]}, not under another name."
         origin = request.headers.get("Origin")
         if origin is not None and urlsplit(origin).netloc not in self.hosts:
-            return "Pages of other sites are not let in."
+            return "Requests from other web sites are refused."
         if not self.token or request.path.startswith(FREE):
             return ""
         given = (request.arguments.get("token") or [b""])[-1]
@@ -53,7 +53,7 @@ class Gate:
             return ""
         made = self.connections()
         if made.count(0) >= WAITING:
-            return "Too many pages were asked for and left. Wait half a minute, then reload."
+            return "Too many pages were opened and abandoned. Wait half a minute, then reload."
         if len(made) >= OPEN:
             return f"{len(made)} pages of this viewer are open. Close some, then reload."
         return ""

@@ -128,13 +128,13 @@ const jigsawmil = (() => {
       attention: ["least attended", "most attended"],
       evidence: [`against ${info.of}`, `for ${info.of}`],
       attribution: [`against ${info.of}`, `for ${info.of}`],
-      jigsaw: ["put where it lies", `${short(info.shift_limit)} ${info.unit} away`],
+      jigsaw: ["predicted where it lies", `${short(info.shift_limit)} ${info.unit} away`],
     }[settings.layer];
     const [low, ramp, high] = $(`bar${i}`).children;
     const missing = {
-      evidence: "the pooling of this model cannot state what each patch contributes",
+      evidence: "this model does not define what each patch contributes",
       attribution: "start the viewer with --attribution to compute it",
-      jigsaw: "this method solves no jigsaw of places",
+      jigsaw: "this method has no jigsaw task of positions",
     };
     low.textContent = shown ? words[0] : missing[settings.layer];
     high.textContent = shown ? words[1] : "";

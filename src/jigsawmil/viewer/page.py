@@ -19,7 +19,7 @@ from .widgets import Widths, js, make_cards, make_controls, make_figure, make_se
 
 HERE = Path(__file__).parent
 SCRIPTS = ("lattice.js", "stage.js", "page.js")
-RANKINGS = ("most attended", "least attended", "most for", "most against", "farthest by the jigsaw")
+RANKINGS = ("most attended", "least attended", "most for", "most against", "largest jigsaw error")
 EDGES, EDGE_LOOKS = ("x0", "y0", "x1", "y1"), ("alpha", "width", "size")
 Two = tuple[ColumnDataSource, ColumnDataSource]
 

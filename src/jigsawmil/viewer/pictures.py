@@ -27,18 +27,18 @@ def ranking(maps: PatchMaps, by: str) -> NDArray[np.int64]:
         "least attended": maps.attention,
         "most for": -evidence_of(maps),
         "most against": evidence_of(maps),
-        "farthest by the jigsaw": -shifts(maps),
+        "largest jigsaw error": -shifts(maps),
     }[by]
     return np.argsort(values, kind="stable")[:CARDS]
 
 
 def gallery(maps: PatchMaps, placement: Placement, slide: Slide | None, by: str) -> str:
     """A button a patch; page.js goes to it."""
-    if by.startswith("farthest") and maps.jigsaw is None:
-        return "<p>This method solves no jigsaw of places.</p>"
+    if by.startswith("largest") and maps.jigsaw is None:
+        return "<p>This method has no jigsaw task of positions.</p>"
     if by in ("most for", "most against") and maps.evidence is None:
         return f"<p>{NO_EVIDENCE}</p>"
-    if by.startswith("farthest"):
+    if by.startswith("largest"):
         words = [f"{value:,.0f}" for value in _away(maps, placement)]
     elif by in ("most for", "most against"):
         words = [f"{value:+.2g}" for value in maps.evidence_for()]
@@ -88,11 +88,11 @@ def _away(maps: PatchMaps, placement: Placement) -> Floats:
 def neighbour_words(maps: PatchMaps, patch: int) -> str:
     found = maps.neighbours(patch)
     if found is None:
-        return "no attention between patches."
+        return "This model has no attention between patches."
     neighbours, weights = found
     own = float(weights[neighbours == patch].sum())
     half = int(np.searchsorted(np.cumsum(weights), 0.5) + 1)
-    return f"attends to {len(neighbours) - 1} neighbours, {100 * own:.0f} % to itself; half of it lies on {half}."
+    return f"attends to {len(neighbours) - 1} neighbours, {100 * own:.0f} % to itself; half of the weight is on {half}."
 
 
 def patch_picture(maps: PatchMaps, placement: Placement, slide: Slide | None, patch: int, pixels: int) -> str:

@@ -191,7 +191,7 @@ class Session:
         page = self.page
         page.state.patch = -1
         page.gallery.text = ""
-        page.patch.text = "<p>Click a patch to see its tile and what it attends to.</p>"
+        page.patch.text = "<p>Click a patch to see its tile and the patches it attends to.</p>"
         page.mark.data = {"x": [], "y": [], "edge": []}
         for source in (*page.edges, *page.arrows):
             source.data = {name: [] for name in source.data}
@@ -214,7 +214,7 @@ class Session:
                 self._fail(kind, str(error))
             except Exception as error:
                 log.exception("the viewer could not do what was asked")
-                self._fail(kind, f"This did not work ({error!r}). The terminal says more.")
+                self._fail(kind, f"This failed ({error!r}). See the terminal for details.")
 
         def over(future: "Future[T | None]") -> None:
             with suppress(RuntimeError):  # the page was closed meanwhile

@@ -28,7 +28,7 @@ class Position(Jigsaw):
 
     @classmethod
     def describe(cls, options: ModelOptions) -> str:
-        cells, share = f"{options.grid} x {options.grid} cells", f"{options.share:.0%} of the patches a step"
+        cells, share = f"{options.grid} x {options.grid} cells", f"{options.share:.0%} of the patches per step"
         return f"the model predicts for every patch in which of {cells} of its slide it lies ({share})"
 
     def logits(self, hidden: Tensor) -> Tensor | None:

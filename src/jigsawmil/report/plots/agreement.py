@@ -65,7 +65,7 @@ def confusion_figure(pooled: Mapping[str, Pooled], classes: Sequence[str]) -> Fi
         ax.tick_params(length=0)
         ax.spines[:].set_visible(False)
         ax.set_title(fill(method, TITLE))
-        ax.set_xlabel("called" if at_bottom(i, len(axes)) else "")
+        ax.set_xlabel("predicted" if at_bottom(i, len(axes)) else "")
         ax.set_ylabel("truth" if at_left(i) else "")
     return figure
 

@@ -62,7 +62,7 @@ def roc_figure(predictions: pd.DataFrame, classes: Sequence[str], task: str | No
         ax.set(xlim=(-0.01, 1.01), ylim=(-0.01, 1.01))
         below.legend(
             handles=ax.get_lines()[:-1],
-            title="AUC of the mean probabilities" if repeated else "pooled out-of-fold AUC [95 % interval]",
+            title="AUROC of the mean probabilities" if repeated else "pooled out-of-fold AUROC [95 % interval]",
             title_fontsize=8,
             prop={"family": "monospace", "size": 8},
             loc="upper center",
@@ -140,7 +140,7 @@ def _area(one: Pooled, index: int, kind: Kind, shade: Band | None) -> str:
         return f"{auc(positive, p) if kind == 'roc' else average_precision(positive, p):.3f}, of mean probabilities"
     if kind == "roc":
         _, low, high = delong_interval(positive, p, clusters=one.patients)
-        return f"AUC {auc(positive, p):.3f} [{low:.3f}, {high:.3f}]"
+        return f"AUROC {auc(positive, p):.3f} [{low:.3f}, {high:.3f}]"
     return f"AUPRC {average_precision(positive, p):.3f}" + (
         "" if shade.empty else f" [{shade.area[0]:.3f}, {shade.area[1]:.3f}]"
     )

@@ -1,4 +1,4 @@
-"""AUC of each method with its interval, one below the other."""
+"""AUROC of each method with its interval, one below the other."""
 
 from collections.abc import Mapping
 from pathlib import Path
@@ -17,7 +17,7 @@ from .styles import method_styles
 
 
 def forest_plot(summary: pd.DataFrame, path: str | Path) -> None:
-    """Pooled AUC (or other measure, one for all cohorts) of each method with its 95 % interval, and the mean of folds
+    """Pooled AUROC (or other measure, one for all cohorts) of each method with its 95 % interval, and the mean of folds
     beside it; one panel a cohort."""
     with own_style():
         save(forest_figure(summary), Path(path))
@@ -65,7 +65,7 @@ def forest_figure(summary: pd.DataFrame, folds: pd.DataFrame | None = None, styl
         ),
     ]
     if len(dots):
-        marks.append(Line2D([], [], color="0.3", marker="o", markersize=3.5, linestyle="", label="a test fold"))
+        marks.append(Line2D([], [], color="0.3", marker="o", markersize=3.5, linestyle="", label="test fold"))
     figure.legend(handles=marks, loc="outside lower center", ncols=3)
     return figure
 
@@ -86,7 +86,7 @@ def interval_figure(areas: Mapping[str, Interval], colour: str, measure: Measure
         ax.text(1.02, y, stated, transform=ax.get_yaxis_transform(), va="center")
     ax.axvline(measure.chance, color=GREY, linewidth=0.8, linestyle=(0, (4, 4)))
     least = min(measure.chance, *(area.low for area in areas.values()))
-    ax.set(ylim=(len(areas) - 0.5, -0.5), xlim=(np.floor(least * 20 - 0.2) / 20, 1.005), xlabel=measure.full)
+    ax.set(ylim=(len(areas) - 0.5, -0.5), xlim=(np.floor(least * 20 - 0.2) / 20, 1.005), xlabel=measure.words)
     ax.set_yticks(range(len(areas)), list(areas))
     ax.tick_params(axis="y", length=0)
     return figure

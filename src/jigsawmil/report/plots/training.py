@@ -15,11 +15,11 @@ from ...study.run_folder import RunFolder
 from ..tables import cohorts
 from .styles import COLOURS, method_styles
 
-TRACES = {"mil": "MIL loss", "jigsaw": "jigsaw loss", "lambda_": "lambda", "val_auc": "validation AUC"}
+TRACES = {"mil": "MIL loss", "jigsaw": "jigsaw loss", "lambda_": "lambda", "val_auc": "validation AUROC"}
 
 
 def trace_plot(run: str | Path, path: str | Path) -> None:
-    """Losses, lambda and validation AUC over the epochs of every job of a run folder."""
+    """Losses, lambda and validation AUROC over the epochs of every job of a run folder."""
     with own_style():
         save(trace_figure(read_traces(run)), Path(path))
 

@@ -11,8 +11,8 @@ LINES = {
     "random": ("0.55", "--"),
 }
 TITLES = {
-    "deletion": ("removed", "strongest removed first: sooner down is better"),
-    "insertion": ("given", "strongest given alone: sooner up is better"),
+    "deletion": ("removed", "highest removed first: earlier fall is better"),
+    "insertion": ("given", "only highest kept: earlier rise is better"),
 }
 
 
@@ -24,6 +24,6 @@ def trust_figure(curves: Mapping[str, Mapping[str, Sequence[float]]]) -> Figure:
             if ranking in curves[kind]:
                 ax.plot(curves[kind][x], curves[kind][ranking], dash, color=colour, linewidth=1.6, label=ranking)
         ax.set(title=title, xlabel=f"share of patches {x}", xlim=(0, 1))
-    figure.axes[0].set_ylabel("probability of the class given")
+    figure.axes[0].set_ylabel("probability of the predicted class")
     figure.axes[1].legend(loc="lower right")
     return figure

@@ -52,7 +52,7 @@ def load_encoder(
     if mark not in (None, found):
         raise ConfigError(
             f"{weights or name}: not the {spec.name} of the model's training (other weights, or tiles prepared "
-            f"otherwise: mark {found}, expected {mark}). Give those weights, or features that were made with them."
+            f"differently: digest {found}, expected {mark}). Give those weights, or features that were made with them."
         )
     return Encoder(spec, model.to(device).eval(), found)
 
@@ -62,7 +62,7 @@ def _load(name: str, weights: Path | None, trust_code: bool) -> "tuple[EncoderSp
 
     spec = encoder_spec(name)
     if weights is not None and spec.source in ("file", "package"):
-        raise ConfigError(f"--weights {weights}: {name} brings its own weights. Leave --weights out.")
+        raise ConfigError(f"--weights {weights}: {name} includes its own weights. Leave --weights out.")
     if spec.source == "file":
         return files.load(Path(name))
     ways: dict[str, Load] = {
@@ -95,7 +95,7 @@ def encode(
         features = encoder.model(preprocess(tiles.to(device), encoder.spec)).float().cpu()
     if len(features) != len(tiles):
         raise ConfigError(
-            f"{encoder.spec.name}: {len(features)} rows of features for {len(tiles)} tiles; expected one a tile. "
+            f"{encoder.spec.name}: {len(features)} rows of features for {len(tiles)} tiles; expected one row per tile. "
             "Export it for batches of any length."
         )
     return features

@@ -44,7 +44,8 @@ def described(path: Path) -> EncoderSpec:
         raise ConfigError(f'{file}: name {spec.name!r}; expected letters, digits and "._+-". State {{"name": "mine"}}.')
     if spec.name in ENCODERS:
         raise ConfigError(
-            f"{path}: {spec.name} is the name of another encoder, their features would mix. State one in {file.name}: "
+            f"{path}: {spec.name} is the name of another encoder, so their features could be mixed up. State another "
+            f"name in {file.name}: "
             '{"name": "mine"}.'
         )
     return spec

@@ -97,7 +97,7 @@ def _refused(spec: EncoderSpec, error: Exception, weights: Path | None = None) -
     gated = spec.gated or type(error).__name__ == "GatedRepoError"
     ask = f"Ask for access on {page}, then `hf auth login`. " if gated else ""
     return ConfigError(
-        f"{spec.name}: its weights cannot be had ({why}). {ask}Without a network give --weights with a copy."
+        f"{spec.name}: its weights cannot be downloaded ({why}). {ask}Without a network give --weights with a copy."
     )
 
 

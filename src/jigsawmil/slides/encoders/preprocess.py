@@ -72,7 +72,7 @@ def feature_of(output: Any, spec: EncoderSpec) -> Tensor:
         feature = output
     if feature.shape[1] != spec.dim:
         raise ConfigError(
-            f"{spec.name}: the model returned {feature.shape[1]} numbers a tile, expected {spec.dim}. These are the "
+            f"{spec.name}: the model returned {feature.shape[1]} numbers per tile, expected {spec.dim}. These are the "
             "weights of another model, or the wrong layer of it."
         )
     return feature.float()
