@@ -34,7 +34,7 @@ def test_nodes_may_join_late_and_leave_for_a_while(monkeypatch: pytest.MonkeyPat
 
     def after(seconds: float) -> list[int]:
         now[0] += seconds
-        return watch.stranded([0, 1])
+        return watch.unplaceable([0, 1])
 
     assert after(0) == after(cluster.PATIENCE / 2) == []
     found.append(large)  # in time

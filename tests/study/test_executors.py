@@ -15,7 +15,7 @@ import pytest
 import torch
 
 from jigsawmil.study import executors
-from jigsawmil.study.executors import Event, open_gpus, run_local, take_gpu
+from jigsawmil.study.executors import Event, open_gpus, run_local, use_gpu
 from jigsawmil.study.plan import plan
 from jigsawmil.study.runner import cross_validate
 from jigsawmil.study.study import Study
@@ -247,7 +247,7 @@ def test_processes_are_spread_over_the_gpus(monkeypatch: pytest.MonkeyPatch) -> 
     for gpus, expected in ((0, []), (1, []), (3, [0, 1, 2, 0])):
         taken.clear()
         for number in range(4):
-            take_gpu(number, gpus)
+            use_gpu(number, gpus)
         assert taken == expected
 
 

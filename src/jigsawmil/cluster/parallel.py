@@ -24,7 +24,7 @@ import torch.distributed as dist
 from ..cohort.splits import Fold
 from ..errors import ConfigError, StudyError
 from ..nn.model import Model
-from ..study.executors import deaf_to_interrupts, end_with_parent
+from ..study.executors import block_sigint, end_with_parent
 from ..study.study import CohortSpec
 from ..train.devices import pick_device
 from ..train.feed import Feed
@@ -75,7 +75,7 @@ def fit_together(
         for rank in range(1, devices):
             line, theirs = context.Pipe()
             process = context.Process(target=_other, args=(rank, theirs), daemon=True)
-            with deaf_to_interrupts():
+            with block_sigint():
                 process.start()
             theirs.close()  # the other process holds the only one: when it ends, the line does
             others.append(process)

@@ -107,9 +107,9 @@ class Watch:
         self.needs, self.on_cluster = needs, on_cluster
         self._last, self._words = -math.inf, ""
         self._largest = 0.0
-        self._homeless: dict[int, float] = {}  # job -> since when no node could take it
+        self._unplaced: dict[int, float] = {}  # job -> since when no node could take it
 
-    def stranded(self, indices: Iterable[int]) -> list[int]:
+    def unplaceable(self, indices: Iterable[int]) -> list[int]:
         """Jobs that no node could have taken for too long; Ray would wait for ever."""
         now = time.monotonic()
         if now - self._last < LOOK:
@@ -118,19 +118,19 @@ class Watch:
         nodes = [node["Resources"] for node in get_ray().nodes() if node["Alive"]]
         self._largest = max((node.get("memory", 0) for node in nodes), default=0)
         fit = {need: fits(need, nodes) for need in set(self.needs)}
-        self._homeless = {i: self._homeless.get(i, now) for i in indices if not fit[self.needs[i]]}
+        self._unplaced = {i: self._unplaced.get(i, now) for i in indices if not fit[self.needs[i]]}
         words = describe() + self._waiting()
         if words != self._words:
             self._words = words
             self.on_cluster(words)
-        return [index for index, since in self._homeless.items() if now - since >= PATIENCE]
+        return [index for index, since in self._unplaced.items() if now - since >= PATIENCE]
 
     def _waiting(self) -> str:
         """In words, the jobs for which a node would have to join."""
-        if not self._homeless:
+        if not self._unplaced:
             return ""
-        count = len(self._homeless)
-        asked = self.needs[next(iter(self._homeless))]
+        count = len(self._unplaced)
+        asked = self.needs[next(iter(self._unplaced))]
         jobs = f"{count} job{'s' * (count != 1)} wait{'s' * (count == 1)}"
         return f"; {jobs} for a node with {asked}, {PATIENCE / 60:g} min at most"
 

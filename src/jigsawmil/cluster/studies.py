@@ -66,7 +66,7 @@ def run_on_ray(
     watch = Watch(needs, on_cluster)
     try:
         while waiting or running or unseen:
-            for index in watch.stranded([*waiting, *running.values()]):
+            for index in watch.unplaceable([*waiting, *running.values()]):
                 _drop(index, waiting, running)
                 listen(Event(jobs[index], error=watch.why(index)))
             room = _window(ray.cluster_resources(), cpus) - len(running)

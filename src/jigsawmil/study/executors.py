@@ -59,7 +59,7 @@ def run_local(jobs: Sequence[Job], processes: int, listen: Listener) -> None:
     gpus = open_gpus(job.settings.train.device for job in jobs)
     pool = ProcessPoolExecutor(processes, context, _start_worker, (threads, gpus, told, started))
     try:
-        with deaf_to_interrupts():  # workers are started here, and inherit it
+        with block_sigint():  # workers are started here, and inherit it
             running = {pool.submit(_work, index, job): job for index, job in enumerate(jobs)}
         while running:
             done, _ = wait(running, timeout=0.2)
@@ -90,7 +90,7 @@ def attempt(job: Job, on_epoch: Callable[[Epoch], None], worker: Worker) -> str 
 
 
 @contextmanager
-def deaf_to_interrupts() -> Iterator[None]:
+def block_sigint() -> Iterator[None]:
     """Ctrl-C reaches the parent, which ends its workers; it waits until this is over."""
     if not hasattr(signal, "pthread_sigmask"):  # Windows
         yield
@@ -110,7 +110,7 @@ def _start_worker(threads: int, gpus: int, told: Any, started: Any) -> None:
     global _told
     with started.get_lock():
         number, started.value = started.value, started.value + 1
-    take_gpu(number, gpus)
+    use_gpu(number, gpus)
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     end_with_parent()
     torch.set_num_threads(threads)
@@ -122,7 +122,7 @@ def open_gpus(devices: Iterable[str]) -> int:
     return torch.cuda.device_count() if {"auto", "cuda"}.intersection(devices) else 0
 
 
-def take_gpu(number: int, gpus: int) -> None:
+def use_gpu(number: int, gpus: int) -> None:
     """Spread processes over so many GPUs: `auto` and `cuda` mean this one from now on."""
     if gpus > 1:
         torch.cuda.set_device(number % gpus)

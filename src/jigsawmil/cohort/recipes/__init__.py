@@ -8,7 +8,7 @@
 What each recipe takes, and what it gives on the real tables: docs/recipes.md.
 """
 
-from .book import RECIPES, Recipe
+from .definitions import RECIPES, Recipe
 from .make import Labelled, label_table, make_labels
 from .rules import Count, Step, reasons_text
 

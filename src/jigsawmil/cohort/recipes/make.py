@@ -11,7 +11,7 @@ from ...errors import ConfigError, LabelError
 from ...tasks import sort_classes
 from ..audit import describe_mismatch
 from ..labels import listed, tcga_site
-from .book import RECIPES, Recipe
+from .definitions import RECIPES, Recipe
 from .rules import (
     ONE_SLIDE,
     SAMPLE_CODES,
