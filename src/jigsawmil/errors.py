@@ -7,7 +7,7 @@ STACK = ("Traceback", "  ", "frame #", "Exception raised from")  # how lines beg
 
 
 class JigsawmilError(Exception):
-    """Base of every error that is the input's fault; the command line prints it without a traceback."""
+    """Base of every error caused by the input; the command line prints it without a traceback."""
 
 
 class FeatureError(JigsawmilError):

@@ -139,7 +139,7 @@ class DirectedGraph(SpatialGraph):
 
 
 def build_graph(bag: Bag, config: GraphConfig) -> SpatialGraph:
-    """The graph of one slide as the settings say.
+    """The graph of one slide by the settings.
 
     Example: `build_graph(bag, GraphConfig(k=8))`
     """

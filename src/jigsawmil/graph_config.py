@@ -26,7 +26,7 @@ class Raster(NamedTuple):
 
 @dataclass(frozen=True, kw_only=True)
 class GraphConfig:
-    """How patches are joined: `knn` is the paper's; `radius` is in microns, so that 20x and 40x slides agree.
+    """How patches are connected: `knn` is the paper's; `radius` is in microns, so that 20x and 40x slides agree.
 
     Either of two patches may name the other as its neighbour. A radius graph takes `radius` as its sigma.
 

@@ -62,7 +62,7 @@ def draw_standins(study: "Study", folder: Path, quiet: bool) -> "Study":
 
 
 def check_data(study: "Study", file: Path) -> None:
-    """Features or labels that are not where the file says, told before anything is read."""
+    """Features or labels that are not where the file says, reported before anything is read."""
     for name, source in study.cohorts.items():
         missing = [path for path in (source.labels, source.features) if not Path(path).exists()]
         if missing and study.standins:

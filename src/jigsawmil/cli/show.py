@@ -138,7 +138,7 @@ def show_failures(run: Run, screen: Console) -> None:
 
 
 def show_control(study: Study, run: Run, screen: Console) -> None:
-    """Does place matter? For each cohort a table and what it means; nothing if the control was not run."""
+    """Does patch position matter? For each cohort a table and what it means; nothing if the control was not run."""
     blind = blind_variants({name: settings.method for name, settings in study.variants.items()})
     for _, control in cohorts(run.control_tests) if len(run.control_tests) else ():
         screen.print(rendered(control_table(control), screen.width))

@@ -300,7 +300,7 @@ class _Row(NamedTuple):
 
 
 class _Teller:
-    """Collects problems; how grave each kind is stands in PROBLEMS alone."""
+    """Collects problems; severities are defined in PROBLEMS."""
 
     def __init__(self, allowed: Collection[str]) -> None:
         """allowed: kinds that are noted and do not stop."""

@@ -284,7 +284,8 @@ def check(
     task: str | None = None,
     **columns: Unpack[Columns],
 ) -> Audit:
-    """What a table and a folder hold together and what is wrong. Of large feature files samples are read.
+    """Check a label table and a folder of features: what they hold together, and what is wrong. Of large feature
+    files samples are read.
 
     verify: read them whole.
 

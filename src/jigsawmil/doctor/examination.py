@@ -30,7 +30,7 @@ class Examination:
 
 
 def examine(folder: str | Path = ".") -> Examination:
-    """Look over this machine; some seconds on a CPU, a minute where a GPU's kernels are compiled for the first time.
+    """Examine this machine; takes some seconds on a CPU, a minute if a GPU's kernels are compiled for the first time.
 
     folder: the disk that is measured.
 

@@ -32,7 +32,7 @@ ORDERS = 3  # random orders a slide, averaged
 
 @dataclass(frozen=True, kw_only=True)
 class Curves:
-    """Of one slide (or patient): probability of the class that the whole was given, by ranking and `random`.
+    """Of one slide (or patient): probability of the predicted class, by ranking and `random`.
 
     deletion: at 0 and SHARES removed. insertion: at SHARES and 1 given.
     """

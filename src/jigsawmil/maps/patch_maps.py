@@ -48,7 +48,7 @@ class EdgeAttention:
 
 @dataclass(frozen=True, kw_only=True)
 class PatchMaps:
-    """What a model made of every patch of one slide. All arrays are in the order of the slide's file.
+    """The maps of one slide: what the model computed for every patch. All arrays are in the order of the slide's file.
 
     name: what was predicted as one, the slide or its patient. attention sums to 1 over the bag: over the slide, or over
     all slides of the patient. So does evidence, with its bias, to the logits: sum over patches + bias = logit, exactly.

@@ -17,7 +17,8 @@ CANVAS = 600  # pixels of the longer side of the empty picture
 
 
 def maps_table(maps: PatchMaps, squares: Squares) -> pd.DataFrame:
-    """A row a patch in the order of the file: x, y (top-left corner), size, attention, evidence, jigsaw_x, jigsaw_y.
+    """One row per patch in the order of the file: x, y (top-left corner), size, attention, evidence, jigsaw_x,
+    jigsaw_y.
 
     Of several classes there is one column evidence_<class> each; attribution, if asked for, likewise. What the maps do
     not have (evidence, attribution, jigsaw) is left out.

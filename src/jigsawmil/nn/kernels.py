@@ -32,8 +32,9 @@ def launch(kernel: Callable[..., None], *args: Any) -> None:
         torch.set_num_threads(threads)
 
 
-# Sums whose order is written down. Numba optimises what it keeps for later processes once more than what it runs at
-# once, and with fastmath the second time may add up in another order: the first run would differ from all others.
+# Sums with a fixed evaluation order (bitwise reproducible). Numba optimises what it keeps for later processes once
+# more than what it runs at once, and with fastmath the second time may add up in another order: the first run would
+# differ from all others.
 
 
 @njit(cache=True, nogil=True)

@@ -56,7 +56,7 @@ class ModelConfig(ModelOptions, _Purpose):
 
 
 class Output(NamedTuple):
-    """What a model makes of a batch; a bag is a slide, or all slides of a patient."""
+    """The output of a model for a batch; a bag is a slide, or all slides of a patient."""
 
     logits: Tensor  # (bag, logit): what the head of the task makes
     attention: Tensor  # (patch,), sums to 1 within a bag
@@ -66,7 +66,8 @@ class Output(NamedTuple):
 
 
 class Model(nn.Module, ABC):
-    """What training, prediction and maps ask of a model: `PartsModel`, or one from elsewhere (`nn/foreign.py`)."""
+    """The interface of models that training, prediction and maps use: `PartsModel`, or an outside model
+    (`nn/foreign.py`)."""
 
     config: ModelConfig
     head: Head  # its loss and probabilities

@@ -180,7 +180,7 @@ IMPOSTERS = ("all", "centre", "neighbours")
 def register_method(
     name: str, factory: Callable[..., Any], *, graph: bool | None = None, positions: bool | None = None
 ) -> None:
-    """Make a model of your own a method of this process; `del METHODS[name]` takes it back.
+    """Register your own model as a method in this process; `del METHODS[name]` removes it.
 
     factory: called as factory(in_dim=..., logits=..., **options), returns an `nn.Module` whose forward(batch) gives
     logits (bag, logit), or logits and attention (patch,), or an `Output`; see docs/your-model.md. graph: its batches
@@ -205,7 +205,7 @@ def peek_method(name: str) -> Method:
 
 @dataclass(frozen=True, kw_only=True)
 class ModelOptions:
-    """What can be chosen about the parts of a model."""
+    """Options of the parts of a model."""
 
     conv: str = setting("gat", f"Graph convolution of graph methods: {one_of(CONVS)}.", option=True, part=GRAPH)
     hidden: int = setting(256, "Width of the hidden states.")

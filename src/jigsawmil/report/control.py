@@ -1,4 +1,4 @@
-"""Does place matter? A study beside the same study with the places of patches permuted within each slide."""
+"""Does patch position matter? A study beside the same study with patch coordinates permuted within each slide."""
 
 from collections.abc import Container, Mapping
 

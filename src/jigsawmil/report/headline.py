@@ -12,7 +12,8 @@ from .tables import ALPHA, far_below_folds, interval, p_text, plus_minus, reache
 
 @dataclass(frozen=True)
 class Answer:
-    """headline: one sentence. further: what must be read with it. apart: the best is told apart from the baseline."""
+    """headline: one sentence. further: what must be read with it. apart: the best is significantly better than the
+    baseline."""
 
     headline: str
     further: tuple[str, ...]

@@ -32,7 +32,7 @@ def extract_slides(
     trust_code: bool = False,
     settings: ExtractSettings | None = None,
 ) -> list[Extracted]:
-    """What `jigsawmil extract` does: features of slides, one file each, and what became of every slide.
+    """What `jigsawmil extract` does: features of slides, one file each, and the outcome of every slide.
 
     slides: files, or folders of them. encoder, weights, trust_code: as in `load_encoder`. settings: tiles as the
     encoder asks for them by default; in pixels of the image if all slides are plain images of unknown resolution.

@@ -43,8 +43,8 @@ FULL = {errno.ENOSPC, errno.EROFS, getattr(errno, "EDQUOT", errno.ENOSPC)}  # of
 
 @dataclass(frozen=True)
 class Extracted:
-    """What became of a slide. status: done, already, no tissue, elsewhere (another process has it) or failed. known: by
-    an earlier run."""
+    """The outcome of one slide. status: done, already, no tissue, elsewhere (another process has it) or failed.
+    known: by an earlier run."""
 
     slide: str
     status: str

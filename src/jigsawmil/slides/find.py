@@ -19,7 +19,7 @@ class SlideFiles(NamedTuple):
 
 
 def find_slides(paths: Iterable[str | Path]) -> SlideFiles:
-    """Slide files: those named, and those that lie in the folders named. Two of one name are refused.
+    """Slide files: those named, and those in the folders named. Two of one name are refused.
 
     In a folder, pictures beside slides are labels and thumbnails; and a DICOM slide is many files, any of which opens
     all of it, so one of them has to be named.

@@ -35,7 +35,7 @@ class Tiles:
 
 
 def make_tiles(slide: Slide, tissue: Tissue, spec: TileSpec = DEFAULT_TILES) -> Tiles:
-    """The tiles of which enough is tissue, on a lattice anchored at the corner of the scanned area.
+    """The tiles with enough tissue, on a grid that starts at the corner of the scanned area.
 
     The level-0 edge is a whole number of pixels, so the lattice is exact.
 

@@ -45,7 +45,7 @@ def uno_c(
     risk: ArrayLike,
     tau: float | None = None,
 ) -> float:
-    """The same with each event weighted by 1 / P(uncensored until then)^2, so that censoring does not move it.
+    """The same with each event weighted by 1 / P(uncensored until then)^2, so that it does not depend on censoring.
 
     tau: only events before that time count. Events at times by which all training cases were censored never do.
 
@@ -201,7 +201,7 @@ def integrated_brier_interval(
 def brier_of_kaplan_meier(
     train_time: ArrayLike, train_event: ArrayLike, time: ArrayLike, event: ArrayLike, horizons: ArrayLike
 ) -> Floats:
-    """(horizon,) Brier score of the prediction that knows nothing of a case: the Kaplan-Meier curve of training.
+    """(horizon,) Brier score of the same prediction for every case: the Kaplan-Meier curve of training.
 
     Example: `brier_of_kaplan_meier(train_months, train_died, months, died, [12, 24])`
     """

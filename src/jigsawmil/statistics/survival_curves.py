@@ -151,7 +151,7 @@ def survival_calibration(
 
 
 def event_horizons(time: ArrayLike, event: ArrayLike) -> Floats:
-    """Where curves are judged unless the user says otherwise: the quartiles of the times of events.
+    """The default horizons: the quartiles of the event times.
 
     Example: `event_horizons(months, died)`
     """

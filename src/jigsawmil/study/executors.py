@@ -40,9 +40,9 @@ Listener = Callable[[Event], None]
 
 
 def run_local(jobs: Sequence[Job], processes: int, listen: Listener) -> None:
-    """Run jobs; one that fails is told and does not stop the rest. Ctrl-C stops all, and what is done stays.
+    """Run jobs; one that fails is reported and does not stop the rest. Ctrl-C stops all, and what is done stays.
 
-    A worker killed from outside ends the others with it, and every job that is not done is told as failed.
+    A worker killed from outside ends the others with it, and every unfinished job is reported as failed.
     """
     if processes <= 1 or len(jobs) <= 1:
         worker = Worker()

@@ -18,7 +18,7 @@ def cohort_patches(study: Study) -> dict[str, PatchStatistics]:
 
 
 def standin_patches(study: Study) -> dict[str, PatchStatistics]:
-    """Of the stand-ins as they would be drawn; draws nothing.
+    """Patch statistics of the stand-ins, without drawing them.
 
     Example: `standin_patches(read_study("studies/table2-encoders.toml"))["phantom UNI"].mean`
     """

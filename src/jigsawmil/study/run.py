@@ -60,10 +60,10 @@ class RunJob(JobRecord):
 
 @dataclass(frozen=True, eq=False, kw_only=True)
 class Run:
-    """What a study left. Tables have a column `cohort`; predictions are out of fold, `slide_id` being the patient if
-    patients were pooled. jobs: the finished ones, without those of the control and those that choose. choices: what
-    each fold chose, and from what. weights: of the members of committees, as they were learnt. control: predictions
-    with places shuffled; control_tests: what that changed, per variant."""
+    """The results of a study. Tables have a column `cohort`; predictions are out of fold, `slide_id` being the
+    patient if patients were pooled. jobs: the finished ones, without those of the control and those that choose.
+    choices: what each fold chose, and from what. weights: of the members of committees, as they were learnt. control:
+    predictions with places shuffled; control_tests: what that changed, per variant."""
 
     folder: Path
     record: StudyRecord = field(repr=False)

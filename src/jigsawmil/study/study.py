@@ -33,7 +33,8 @@ class CohortSpec:
 
 @dataclass(frozen=True, kw_only=True)
 class Study:
-    """What is run. `splits`: a cohort's own folds from a file. by_site: folds keep the slides of a site together.
+    """What to run: cohorts, variants, folds and seeds. `splits`: a cohort's own folds from a file. by_site: folds
+    keep the slides of a site together.
 
     standins: numbers of a cohort that a phantom may have in its place. phantom: the cohorts are such stand-ins.
     references: of a cohort, class -> an image of its known morphology, for the attention figure.

@@ -38,8 +38,9 @@ def paint_cohort(
     artefacts: bool = False,
     follow: Callable[[Iterable[PlannedSlide]], Iterable[PlannedSlide]] = iter,
 ) -> Path:
-    """Paint a cohort whose label is known. kind: what the label says, composition or arrangement. patches: median
-    number of tiles per slide. artefacts: as in `write_painted`. follow: sees the slides as they are painted.
+    """Write a cohort of synthetic slides with known labels. kind: what the label says, composition or arrangement.
+    patches: median number of tiles per slide. artefacts: as in `write_painted`. follow: sees the slides as they are
+    painted.
 
     Example: `paint_cohort("painted", 20)`
     """

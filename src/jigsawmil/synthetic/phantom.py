@@ -67,7 +67,7 @@ class Phantom:
 
 
 def make_phantom(kind: str, **knobs: Any) -> Phantom:
-    """A phantom cohort in memory; the knobs are those of `PhantomSpec`.
+    """A phantom cohort in memory; the options are those of `PhantomSpec`.
 
     Example: `make_phantom("arrangement", slides=100, seed=0).bags`
     """

@@ -45,7 +45,7 @@ LIMITS = {
 
 @dataclass(frozen=True, kw_only=True)
 class PhantomSpec:
-    """Every knob of a phantom cohort; equal specs give equal bytes.
+    """All options of a phantom cohort; equal specs give equal bytes.
 
     kind: `composition`, `arrangement` or `position`.
     slides: slides in the cohort.
@@ -155,7 +155,7 @@ class PhantomSpec:
 
 
 def phantom_spec(kind: str, **knobs: Any) -> PhantomSpec:
-    """A `PhantomSpec`; a misspelt knob is an error that names the nearest one.
+    """A `PhantomSpec`; a misspelt option is an error that names the nearest one.
 
     Example: `phantom_spec("position", slides=50, dim=512)`
     """

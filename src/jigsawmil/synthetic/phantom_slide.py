@@ -25,7 +25,8 @@ Outcome = dict[str, float] | dict[str, str]  # columns of the label table
 
 @dataclass(frozen=True, kw_only=True)
 class PhantomSlide:
-    """A slide with its truth: `types` (patch,), an index into TYPES[kind], and `plant` (patch,), 1 where it matters.
+    """A slide with its truth: `types` (patch,), an index into TYPES[kind], and `plant` (patch,), 1 if the label
+    depends on it.
 
     outcome: columns of the label table beside `label`, such as time and event.
     """

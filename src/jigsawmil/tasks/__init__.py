@@ -47,7 +47,7 @@ VALUE, OUTCOME = "regression", "survival"  # the tasks of the estimators of valu
 
 
 def register_task(task: Task) -> None:
-    """Make a task known under its name in this process; `del TASKS[name]` takes it back.
+    """Register a task under its name in this process; `del TASKS[name]` removes it.
 
     Example: `register_task(MyTask())`
     """
@@ -110,7 +110,7 @@ def figure_headers() -> dict[str, str]:
 
 
 def choose_task(labels: Iterable[str], task: str | None = None, ordinal: bool = False) -> Task:
-    """The task that is asked for by name, or that the labels make: two classes are binary, more are multiclass.
+    """The task named, or the one that the labels imply: two classes are binary, more are multiclass.
 
     ordinal: short for task="ordinal".
 

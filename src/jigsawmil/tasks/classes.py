@@ -32,7 +32,7 @@ AREA = Measure("auc", "auc_oof", "AUROC", 0.5, 0.0, "delong", "DeLong's test", "
 
 
 def sort_classes(names: Iterable[str]) -> list[str]:
-    """By value where all are numbers ("2" before "10"), by name otherwise.
+    """By value if all are numbers ("2" before "10"), by name otherwise.
 
     Example: `sort_classes(["10", "2"])  # ["2", "10"]`
     """

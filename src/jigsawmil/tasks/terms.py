@@ -15,7 +15,7 @@ Values = NDArray[Any]  # target values: class indices, or numbers
 
 
 class Targets(NamedTuple):
-    """Labels as a task sees them."""
+    """Labels in the form that a task uses."""
 
     classes: tuple[str, ...]  # names of the outputs, in the order of the columns of `Head.probabilities`
     values: Values  # (slide,), or (slide, several): what `Head.loss` compares the logits with

@@ -41,7 +41,8 @@ def apply_model(
     known: Known | None = None,
     **reading: Any,
 ) -> Iterator[Seen]:
-    """What the model makes of every slide (or patient, if it was trained to pool patients), read ahead in a thread.
+    """The model's output for every slide (or patient, if it was trained to pool patients); files are read ahead in a
+    thread.
 
     What does not fit is refused before the first prediction. patient_of: slide -> patient, for a model that pools
     patients; without it TCGA barcodes say it, and slides by other names are patients of their own. known: slide ->

@@ -18,7 +18,7 @@ PARTS = {setting.name.rstrip("_"): setting.part for setting in settings_of(Setti
 
 @dataclass(frozen=True, kw_only=True)
 class Choice:
-    """What is chosen inside the training patients of a fold. options: values of each setting, by its flat name; the
+    """Settings chosen within the training patients of a fold. options: values of each setting, by its flat name; the
     candidates are all combinations, and the default. folds, repeats: of the inner cross-validation. most: candidates.
 
     Example: `Choice(options={"k": [8, 24, 50], "conv": ["gat", "sage"]})`

@@ -1,4 +1,4 @@
-"""How a model is fitted."""
+"""How a model is trained."""
 
 import math
 from dataclasses import dataclass, field
@@ -43,7 +43,7 @@ class LambdaConfig:
 
 @dataclass(frozen=True, kw_only=True)
 class TrainConfig:
-    """How a model is fitted."""
+    """How a model is trained."""
 
     lambda_: LambdaConfig = field(default_factory=LambdaConfig)
     epochs: int = setting(50, "Maximum number of epochs (passes over the training slides).", option=True)

@@ -58,7 +58,7 @@ def peek_bag(
     coords_key: str | None = None,
     format: str | None = None,
 ) -> BagInfo:
-    """What `read_bag` would give, from the headers alone; an empty slide has n = 0.
+    """What `read_bag` would give, read from the headers only; an empty slide has n = 0.
 
     Example: `peek_bag("features/slide_1.h5").dim`
     """

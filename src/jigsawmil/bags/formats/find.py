@@ -17,7 +17,7 @@ NOT_FEATURES = {"coords", "imgs", *LABELS}  # what an h5 may hold that is no bag
 
 
 def find_bags(folder: str | Path, *, features_key: str | None = None) -> dict[str, Path]:
-    """Slide id -> feature file, for any of the known layouts; ids are file names without their ending, as they stand.
+    """Slide id -> feature file, for any of the known layouts; ids are file names without their ending.
 
     CLAM's `pt_files/x.pt` and `h5_files/x.h5` are one slide, read from the h5. TRIDENT's `slide_features_*` count only
     in a folder without features of patches. Any other two files for one id are an error, for which of them is meant

@@ -84,7 +84,7 @@ class Source:
 
 @dataclass(frozen=True, kw_only=True)
 class BagInfo:
-    """What `peek_bag` tells about a slide without reading its features. Units as in `Bag`.
+    """What `peek_bag` reads about a slide without its features. Units as in `Bag`.
 
     Example: `peek_bag("a.h5").n`
     """

@@ -142,7 +142,7 @@ ALIASES: dict[str, str] = {}  # TRIDENT's name -> ours
 
 
 def register_encoder(spec: EncoderSpec, load: Load | None = None) -> None:
-    """Make an encoder known to `extract`, `predict` and `jigsawmil encoders`; another of its name is replaced.
+    """Register an encoder for `extract`, `predict` and `jigsawmil encoders`; it replaces one of the same name.
 
     load: gives the model, (tile, 3, size, size) -> (tile, dim), for what timm, transformers and files do not cover.
     TRIDENT's name works too, and is kept: a model that was trained on TRIDENT's features asks for them by it.
