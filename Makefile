@@ -21,8 +21,10 @@ lint: $(VENV)/.dev
 	$(BIN)/ruff check --fix .
 	$(BIN)/mypy
 
+# on an idle machine; make bench QUICK=--quick to try
 bench: $(VENV)/.bench
-	$(BIN)/python -m benchmarks.speed.step
+	$(BIN)/python -m benchmarks.speed.step $(QUICK)
+	$(BIN)/python -m benchmarks.speed.scaling $(QUICK)
 
 evidence: $(VENV)/.dev
 	$(BIN)/python -m benchmarks.evidence

@@ -14,6 +14,7 @@ import threading
 import time
 from collections.abc import Callable
 from dataclasses import dataclass
+from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
@@ -31,6 +32,8 @@ from jigsawmil.nn.model import METHODS, build_model
 from jigsawmil.nn.poolings.attention import AttentionPool
 from jigsawmil.synthetic.phantom_tissue import draw_outline
 from jigsawmil.tasks.heads import BinaryHead
+from jigsawmil.train.config import AUTO
+from jigsawmil.train.devices import autocast, pick_precision
 
 D1, HIDDEN, ATTENTION, K = 1024, 256, 128, 50
 GRID, SHARE, LAMBDA = 10, 0.9, 0.5
@@ -82,15 +85,36 @@ def load_ours(method: str) -> Callable[[Bag], Batch]:
     return lambda bag: Batch.of(bag, GraphConfig() if METHODS[method].graph else None)
 
 
-def train_ours(method: str) -> Step:
+def train_ours(method: str, precision: str = "float32") -> Step:
     model, generator = build_model(method, D1), torch.Generator().manual_seed(0)
 
     def loss(batch: Batch) -> Tensor:
-        output = model(batch)
-        mil = model.head.loss(output.logits, LABEL).mean()
-        return mil + LAMBDA * model.jigsaw_loss(batch, output, generator).mean()
+        with autocast(batch.features.device, precision):
+            output = model(batch)
+            mil = model.head.loss(output.logits, LABEL).mean()
+            return mil + LAMBDA * model.jigsaw_loss(batch, output, generator).mean()
 
     return trainer(model, loss)
+
+
+def multiply(precision: str) -> Step:
+    """The matrix products of our ABMIL's step and nothing else, with operands that have this precision already."""
+    kind = getattr(torch, pick_precision(precision, torch.device("cpu")))
+    widths = (D1, HIDDEN, HIDDEN, ATTENTION)
+    weights = [torch.randn(out, width).to(kind) for width, out in pairwise(widths)]
+    layers: list[Tensor] = []
+
+    def step(batch: Batch) -> float:
+        if not layers or len(layers[0]) != len(batch.features):
+            layers[:] = [torch.randn(len(batch.features), width).to(kind) for width in widths]
+        for x, w, y in zip(layers, weights, layers[1:], strict=False):
+            torch.mm(x, w.T)  # forward
+            torch.mm(y.T, x)  # gradient of the weight
+            if w is not weights[0]:
+                torch.mm(y, w)  # gradient of what came in
+        return 0.0
+
+    return step
 
 
 def predict_ours(method: str) -> Step:
@@ -190,6 +214,7 @@ def mlp() -> nn.Module:
 
 
 OURS, PYG, GRAPH, QUERY = "graph-abmil+jigsaw", "PyG GATConv", "knn_graph", "cKDTree query"
+OURS_AUTO, ABMIL_AUTO, BARE = f"{OURS}, {AUTO}", f"abmil, {AUTO}", "matrix products"
 ABMIL, PATCH_GCN, TRANSMIL = "torchmil ABMIL", "torchmil PatchGCN", "torchmil TransMIL"
 
 CONTENDERS: dict[str, Contender] = {
@@ -200,6 +225,12 @@ CONTENDERS: dict[str, Contender] = {
         kb=16,
     ),
     "abmil": Contender("our ABMIL: MLP 1024-256-256", load_ours("abmil"), lambda: train_ours("abmil"), kb=12),
+    OURS_AUTO: Contender(f"{OURS} with precision = auto", load_ours(OURS), lambda: train_ours(OURS, AUTO), kb=14),
+    ABMIL_AUTO: Contender("abmil with precision = auto", load_ours("abmil"), lambda: train_ours("abmil", AUTO), kb=10),
+    BARE: Contender(
+        "the products of abmil's step, nothing else", load_ours("abmil"), lambda: multiply("float32"), kb=8
+    ),
+    f"{BARE}, {AUTO}": Contender("the same in that precision", load_ours("abmil"), lambda: multiply(AUTO), kb=6),
     ABMIL: Contender(
         "MLP 1024-256-256, attention of 128",
         load_torchmil,

@@ -31,11 +31,13 @@ from rich.table import Table
 from .. import RESULTS, ROOT, free_memory, provenance, write
 from .contenders import (
     ABMIL,
+    ABMIL_AUTO,
     ALONE,
     CONTENDERS,
     D1,
     GRAPH,
     OURS,
+    OURS_AUTO,
     PATCH_GCN,
     PREDICT,
     PYG,
@@ -44,7 +46,7 @@ from .contenders import (
     TRAIN,
 )
 
-SIZES = (1_000, 3_278, 12_050, 50_000)
+SIZES = (1_000, 3_278, 12_050, 50_000, 200_000)
 ALONE_SIZES = {TRAIN: 50_000, PREDICT: 200_000}
 ROUNDS, LEAST_ROUNDS, WARM_UPS = 15, 5, 3
 SIZE_SECONDS = 100  # of timed rounds at one size; fewer rounds where they take longer, but LEAST_ROUNDS
@@ -89,7 +91,9 @@ class Target:
 
 
 TARGETS = (
-    Target(f"{OURS} step / {ABMIL} step", "median", OURS, ABMIL, "<=", 1.5, (3_278, 12_050)),
+    Target(f"{OURS} step / {ABMIL} step", "median", OURS, ABMIL, "<=", 1.1, (3_278, 12_050)),
+    Target(f"{OURS_AUTO} step / {ABMIL} step", "median", OURS_AUTO, ABMIL, "<=", 0.4, (3_278, 12_050)),
+    Target(f"{OURS_AUTO} step / {ABMIL_AUTO} step", "median", OURS_AUTO, ABMIL_AUTO, "<=", 1.5, (3_278, 12_050)),
     Target(f"{PYG} step / {OURS} step", "median", PYG, OURS, ">=", 12, (3_278, 12_050)),
     Target(f"{PATCH_GCN} step / {OURS} step", "median", PATCH_GCN, OURS, ">=", 2.5, (3_278, 12_050)),
     Target(f"{OURS} memory growth / {PYG} memory growth", "growth", OURS, PYG, "<=", 1 / 8, (12_050,)),
@@ -279,9 +283,11 @@ def size_table(n: int, at: dict[str, Result]) -> Table:
 
 
 def markdown(results: Results, judged: Sequence[Judged]) -> str:
-    """Two small tables over N: median step with growth of peak memory, and the targets; then what was skipped."""
+    """Tables over N: median step with growth of peak memory, the step over that of torchmil's ABMIL, and the targets;
+    then what was skipped."""
     names = list(dict.fromkeys(name for at in results.values() for name in at))
     steps = [[name, *(_cell(at.get(name)) for at in results.values())] for name in names]
+    ratios = [[name, *(_ratio(at.get(name), at.get(ABMIL)) for at in results.values())] for name in names]
     found = {(row.what, row.n): row for row in judged}
     sizes = sorted({row.n for row in judged})
     targets = [[what, *(_verdict(found.get((what, n))) for n in sizes)] for what in dict.fromkeys(w for w, _ in found)]
@@ -291,6 +297,7 @@ def markdown(results: Results, judged: Sequence[Judged]) -> str:
     return "\n\n".join(
         [
             _grid(["median step, growth of peak memory", *(f"N = {n:,}" for n in results)], steps),
+            _grid([f"step / {ABMIL} step", *(f"N = {n:,}" for n in results)], ratios),
             _grid(["target", *(f"N = {n:,}" for n in sizes)], targets),
             *(["Skipped:\n\n" + "\n".join(skipped)] if skipped else []),
         ]
@@ -305,6 +312,12 @@ def _cell(r: Result | None) -> str:
     if r is None or r.median is None:
         return "skipped" if r else ""
     return f"{1e3 * r.median:,.1f} ms" + (f", {_mb(r.growth)} MB" if r.growth is not None else "")
+
+
+def _ratio(r: Result | None, base: Result | None) -> str:
+    if r is None or base is None or r.median is None or not base.median:
+        return ""
+    return f"{r.median / base.median:.2f}"
 
 
 def _verdict(row: Judged | None) -> str:

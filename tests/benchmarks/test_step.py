@@ -13,7 +13,8 @@ contenders: Any = importlib.import_module("benchmarks.speed.contenders")
 step: Any = importlib.import_module("benchmarks.speed.step")
 
 N = 120
-TRAINING = [name for name in contenders.CONTENDERS if name not in (contenders.GRAPH, contenders.QUERY)]
+BARE = (contenders.GRAPH, contenders.QUERY, contenders.BARE, f"{contenders.BARE}, {contenders.AUTO}")
+TRAINING = [name for name in contenders.CONTENDERS if name not in BARE]
 
 
 def contender(name: str):
