@@ -12,7 +12,7 @@ import torch
 
 from jigsawmil.nn import backends, csr, sparse, verdict
 from jigsawmil.nn.backends import TORCH, Backend, device_backend
-from jigsawmil.nn.verify import check_backend
+from jigsawmil.nn.verify import check_backend, usual_cases
 
 HERE = torch.device("cpu")  # stands in for a GPU
 
@@ -24,6 +24,12 @@ def wrong(backend: Backend, device: torch.device = HERE) -> set[str]:
 @pytest.mark.parametrize("backend", [sparse.CPU, TORCH])
 def test_the_backends_of_this_machine_are_right(backend: Backend) -> None:
     assert not wrong(backend)
+
+
+def test_a_first_use_in_the_midst_of_a_prediction() -> None:
+    usual_cases.cache_clear()
+    with torch.inference_mode():
+        assert not wrong(TORCH)
 
 
 def without_weights(x: torch.Tensor, graph: Any) -> torch.Tensor:

@@ -6,7 +6,6 @@ another one removes stays readable where it is mapped. A damaged file, by its ch
 
 import os
 import shutil
-import sys
 import time
 import warnings
 import zlib
@@ -19,7 +18,7 @@ from safetensors.torch import save_file
 from torch import Tensor
 
 from ..config import require
-from ..files import remove, replacing
+from ..files import cache_folder, remove, replacing
 
 FOLDER, SIZE = "JIGSAWMIL_CACHE", "JIGSAWMIL_CACHE_GB"  # environment variables
 GB = 50.0  # unless SIZE says otherwise
@@ -114,17 +113,7 @@ def machine_cache() -> DiskCache:
     except ValueError:
         gb = -1.0
     require(SIZE, size, gb >= 0, "a number of gigabytes, or 0 to keep nothing")
-    return DiskCache(Path(os.environ.get(FOLDER) or _usual_folder()), gb * 1e9)
-
-
-def _usual_folder() -> Path:
-    if sys.platform == "win32":
-        base = Path(os.environ.get("LOCALAPPDATA") or Path.home() / "AppData" / "Local")
-    elif sys.platform == "darwin":
-        base = Path.home() / "Library" / "Caches"
-    else:
-        base = Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache")
-    return base / "jigsawmil" / "slides"
+    return DiskCache(Path(os.environ.get(FOLDER) or cache_folder() / "slides"), gb * 1e9)
 
 
 def _bytes(tensor: Tensor) -> Tensor:

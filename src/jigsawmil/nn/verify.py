@@ -89,6 +89,8 @@ def _errors(backend: Backend, device: torch.device, precision: torch.dtype, case
 
 
 @lru_cache
+@torch.inference_mode(False)  # a GPU may be used first in the midst of a prediction, which keeps no gradients
+@torch.enable_grad()
 def usual_cases() -> tuple[Case, ...]:
     """Graphs of every shape that the kernels may meet, with widths that fill their blocks and that do not."""
     draw = torch.Generator().manual_seed(0)
@@ -117,9 +119,8 @@ def make_case(name: str, graph: SpatialGraph, heads: int, d: int, draw: torch.Ge
     )
     receive, send = (x * 2.0 ** -round(math.log2(d) / 2) for x in (receive, send))  # scores of order 1
     leaves = [x.clone().requires_grad_() for x in (y, receive, send)]
-    with torch.inference_mode(False), torch.enable_grad():
-        out, alpha = attention_by_loop(leaves[0], leaves[1], leaves[2], graph, SLOPE)
-        gradients = list(torch.autograd.grad(out, leaves, g))
+    out, alpha = attention_by_loop(leaves[0], leaves[1], leaves[2], graph, SLOPE)
+    gradients = list(torch.autograd.grad(out, leaves, g))
     sums = [sum_by_loop(y[:, 0], graph), sum_by_loop(g[:, 0], graph.transposed)]
     expected = {"sum": sums, "attention": [out.detach(), alpha.detach()], "gradients": gradients}
     return Case(name, graph, y, receive, send, g, expected)
