@@ -27,6 +27,9 @@ from jigsawmil.files import (
     write_json,
     writing_to,
 )
+from jigsawmil.slides.extract_many import _read, write_account
+from jigsawmil.slides.extract_one import Extracted
+from jigsawmil.train.trained_on import TrainedSlide, read_trained_on, write_trained_on
 
 LEAVE = """
 import sys
@@ -280,6 +283,18 @@ def test_no_cell_is_a_formula_and_every_text_comes_back(tmp_path: Path) -> None:
     assert [text for text in table["slide_id"] if text[0] in "=@+-\t"] == ["-1", "+", "-", "+2.5"]
     assert list(table["slide_id"].map(unguarded)) == texts
     assert set(table["p"]) == {"-0.5"}
+
+
+def test_ids_that_look_like_formulas_come_back_from_every_table(tmp_path: Path) -> None:
+    name = "=cmd|' /C calc'!A0"
+    write_trained_on([TrainedSlide(name, name, 3)], tmp_path / "training_slides.csv")
+    assert read_trained_on(tmp_path / "training_slides.csv") == (TrainedSlide(name, name, 3),)
+    for status in ("failed", "no tissue"):  # the second is found beside the first
+        write_account(Extracted(name, status), tmp_path)
+    assert list(_read(tmp_path / "extracted.csv")["slide"]) == [name]
+    for table in tmp_path.glob("*.csv"):
+        assert f",{name}" not in table.read_text()
+        assert f"\n{name}" not in table.read_text()
 
 
 def test_a_table_is_no_workbook(tmp_path: Path) -> None:

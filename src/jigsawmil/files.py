@@ -125,15 +125,20 @@ def check_target(path: Path) -> None:
 
 
 def write_csv(table: "pd.DataFrame", path: Path) -> None:
-    """A table, whole or not at all. A text that a spreadsheet would take for a formula begins with an apostrophe there,
-    which `unguarded` takes away."""
+    """A table, whole or not at all, `guarded`."""
     with writing_to(path.parent), replacing(path) as temporary:
-        texts = {name: table[name].map(_guard) for name in table if table[name].dtype.kind not in "biuf"}
-        table.assign(**texts).to_csv(temporary, index=False)
+        guarded(table).to_csv(temporary, index=False)
+
+
+def guarded(table: "pd.DataFrame") -> "pd.DataFrame":
+    """The same, for a CSV: a text that a spreadsheet would take for a formula begins with an apostrophe, which
+    `unguarded` takes away."""
+    texts = {name: table[name].map(_guard) for name in table if table[name].dtype.kind not in "biuf"}
+    return table.assign(**texts)
 
 
 def unguarded(text: str) -> str:
-    """A text of a table that `write_csv` wrote."""
+    """A text of a table that was `guarded`."""
     return text[1:] if text.startswith("'") and FORMULA.match(text) else text
 
 

@@ -76,7 +76,8 @@ def _follow(table: Table, first: int, last: int, seed: int, only: list[str], pla
         reader = selectors.DefaultSelector()
         reader.register(process.stdout, selectors.EVENT_READ)
         while True:
-            line = process.stdout.readline() if reader.select(patience) else None
+            wait = patience if case else 10 * patience  # between two files, samples are made
+            line = process.stdout.readline() if reader.select(wait) else None
             if line is None:
                 process.kill()
                 _count(table, case, "hang", f"no progress in {patience:g} s")

@@ -29,7 +29,9 @@ class Target:
 
 def targets(folder: Path) -> dict[str, Target]:
     """All of them. folder: for samples."""
-    found = [*_formats(folder), *_own()]
+    from .projects import projects
+
+    found = [*_formats(folder), *_own(), *projects(folder / "projects")]
     return {one.name: one for one in found}
 
 
@@ -47,11 +49,11 @@ def _formats(folder: Path) -> list[Target]:
     for name, (path, options) in samples.items():
         root = folder / path.relative_to(folder).parts[0]
         inside = path.relative_to(root)
-        made.append(Target(name, partial(_copy, root), partial(_read_bag, inside=inside, options=options)))
+        made.append(Target(name, partial(copy_files, root), partial(_read_bag, inside=inside, options=options)))
     return made
 
 
-def _copy(source: Path, target: Path) -> None:
+def copy_files(source: Path, target: Path) -> None:
     for file in source.rglob("*"):
         if file.is_file():
             place = target / file.relative_to(source)

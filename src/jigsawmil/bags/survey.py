@@ -14,6 +14,7 @@ from .bag import FARTHEST, Unit
 from .digest import State, content_of, state_of
 from .formats import peek_bag, recognise
 from .formats.guard import reading
+from .formats.hdf5 import open_once
 from .formats.source import BagInfo, Options, Source, check_finite, coords_of, describe
 
 SMALL = 1 << 22  # bytes of features that are read whole
@@ -79,7 +80,7 @@ def survey_bag(
 
     Example: `survey_bag("features/slide_1.h5").faults`
     """
-    with reading(Path(path)):
+    with reading(Path(path)), open_once():
         return _survey(Path(path), Options(mpp, patch_size, unit, None, features_key, coords_key), whole)
 
 

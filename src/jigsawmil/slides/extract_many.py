@@ -14,7 +14,7 @@ import pandas as pd
 
 from ..bags.formats.trident import extent
 from ..bags.tile_spec import TileSpec
-from ..files import held, replacing
+from ..files import guarded, held, replacing, unguarded
 from .encoders import encoder_spec, load_encoder
 from .extract_one import NO_TISSUE, Extracted, ExtractSettings, check_masks, extract_slide, features_folder, keep_memory
 from .find import find_slides
@@ -89,11 +89,11 @@ def write_account(one: Extracted, features: Path) -> None:
             before = _read(path)
             new = row.astype(object).where(row.notna(), "").astype(str)
             row = pd.concat([before[before["slide"] != one.slide], new])
-        row.sort_values("slide").to_csv(temporary, index=False)
+        guarded(row.sort_values("slide")).to_csv(temporary, index=False)
 
 
 def _read(account: Path) -> pd.DataFrame:
-    return pd.read_csv(account, dtype=str, keep_default_na=False)  # a slide may be called NA
+    return pd.read_csv(account, dtype=str, keep_default_na=False).map(unguarded)  # a slide may be called NA
 
 
 def _says(account: Path, one: Extracted) -> bool:

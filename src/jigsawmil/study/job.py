@@ -15,7 +15,7 @@ import pandas as pd
 from ..cohort.cohort import Cohort
 from ..cohort.splits import Fold
 from ..errors import StudyError
-from ..files import new_folder, remove, sweep
+from ..files import guarded, new_folder, remove, sweep
 from ..graph import GraphConfig
 from ..nn.model import Model
 from ..tasks import get_task
@@ -154,10 +154,11 @@ def run_job(job: Job, on_epoch: Callable[[Epoch], None] | None = None, worker: W
     try:
         with new_folder(job.folder) as folder:
             files = JobFolder(folder)
-            table.to_csv(files.predictions, index=False)
+            guarded(table).to_csv(files.predictions, index=False)
             if job.member is not None and job.split.val:
                 held = feed.bags_of(job.split.val)
-                predict_table(model, feed, held, job.settings, scores=True).table.to_csv(files.held_out, index=False)
+                scores = predict_table(model, feed, held, job.settings, scores=True).table
+                guarded(scores).to_csv(files.held_out, index=False)
             trace = pd.DataFrame([asdict(epoch) for epoch in progress.epochs])
             trace.assign(kept=trace["epoch"] == progress.best).to_csv(files.trace, index=False)
             if job.inner is None:

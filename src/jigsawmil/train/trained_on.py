@@ -10,7 +10,7 @@ from ..bags.spelling import plain_id
 from ..cohort.cohort import Cohort
 from ..cohort.labels import listed, patient_names
 from ..errors import StudyError
-from ..files import replacing
+from ..files import guarded, replacing, unguarded
 
 TRAINED_ON = "training_slides.csv"  # in the folder of a model; it may be removed before a model is given away
 
@@ -45,7 +45,7 @@ class Overlap(NamedTuple):
 
 def write_trained_on(slides: Iterable[TrainedSlide], path: Path) -> None:
     with replacing(path) as temporary:
-        pd.DataFrame(slides, columns=TrainedSlide._fields).to_csv(temporary, index=False)
+        guarded(pd.DataFrame(slides, columns=TrainedSlide._fields)).to_csv(temporary, index=False)
 
 
 def read_trained_on(path: Path) -> tuple[TrainedSlide, ...]:
@@ -53,7 +53,7 @@ def read_trained_on(path: Path) -> tuple[TrainedSlide, ...]:
     if not path.is_file():
         return ()
     try:
-        table = pd.read_csv(path, dtype=str, keep_default_na=False)[list(TrainedSlide._fields)]
+        table = pd.read_csv(path, dtype=str, keep_default_na=False)[list(TrainedSlide._fields)].map(unguarded)
         return tuple(TrainedSlide(a, b, int(c), d) for a, b, c, d in table.itertuples(index=False, name=None))
     except (ValueError, KeyError, OSError) as error:
         raise StudyError(

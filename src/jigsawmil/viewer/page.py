@@ -15,7 +15,18 @@ from bokeh.models.widgets.inputs import Select, TextInput
 from bokeh.models.widgets.markups import Div
 from jinja2 import Template
 
-from .widgets import Widths, js, make_cards, make_controls, make_figure, make_search, make_select, make_table, palettes
+from .widgets import (
+    SPREAD_WIDTH,
+    Widths,
+    js,
+    make_cards,
+    make_controls,
+    make_figure,
+    make_search,
+    make_select,
+    make_table,
+    palettes,
+)
 
 HERE = Path(__file__).parent
 SCRIPTS = ("lattice.js", "stage.js", "page.js")
@@ -134,7 +145,7 @@ def _place(document: Document, title: str, page: Page, opacity: float, widths: W
             document.add_root(root)
     document.title = f"{title} · jigsawmil"
     document.template = Template(_text("page.html"))
-    style = f":root {{ --list: {widths.panel + 48 * spread}px; }}\n{_text('page.css')}"
+    style = f":root {{ --list: {widths.panel + SPREAD_WIDTH * spread}px; }}\n{_text('page.css')}"
     scripts = "\n".join([f"const PALETTES = {json.dumps(palettes())};", *map(_text, SCRIPTS)])
     document.template_variables.update(run=title, css=style, js=scripts)
 

@@ -96,6 +96,9 @@ def make_figure(
     return plot
 
 
+SPREAD_WIDTH = 72  # pixels of the column, title and sign of sorting included
+
+
 @dataclass(frozen=True)
 class Widths:
     """Of the columns of the table of slides, in pixels: as wide as the names, up to the length of a TCGA slide's."""
@@ -126,7 +129,7 @@ def make_table(source: ColumnDataSource, rows: IndexFilter, widths: Widths, *, s
         TableColumn(field="label", title="label", width=widths.label, formatter=named),
         TableColumn(field="predicted", title="predicted", width=widths.label, formatter=named),
         TableColumn(field="p", title="p", width=40, formatter=two_digits),
-        *[TableColumn(field="spread", title="spread", width=48, formatter=two_digits)] * spread,
+        *[TableColumn(field="spread", title="spread", width=SPREAD_WIDTH, formatter=two_digits)] * spread,
         TableColumn(field="mark", title="", width=24, formatter=HTMLTemplateFormatter(template=MARK), sortable=False),
     ]
     return DataTable(

@@ -75,6 +75,7 @@ def _candidates(folder: Path, key: str | None) -> Iterator[Path]:
         # A store is one slide: nothing inside it is another.
         folders[:] = sorted(name for name in folders if not name.endswith(stores) and not name.startswith("."))
         paths = [here / name for name in sorted(files) if not name.startswith(".")]
+        hdf5.look_ahead([path for path in paths if path.suffix in hdf5.SUFFIXES])
         yield from (path for path in paths if _is_bag(path, folder, key))
 
 

@@ -6,12 +6,13 @@ A file is opened in a child process first, see `hdf5_child`. What that has read 
 import atexit
 import json
 import os
+import stat
 import subprocess
 import sys
 import threading
 import zlib
-from collections.abc import Callable, Sequence
-from contextlib import suppress
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from itertools import product
 from pathlib import Path
@@ -31,6 +32,9 @@ if TYPE_CHECKING:
 SUFFIXES = (".h5", ".hdf5")
 DEEP = (".h5ad",)  # whose arrays lie in groups
 CHECKSUMS = "checksums"  # attribute of files that this program wrote
+HEADER: dict[str, Any] = {"do": "header", "deep": False}
+PIPE = 1 << 14  # characters of questions that wait; a pipe of Linux holds four times as many bytes
+Mark = tuple[str, int, int]  # path, size and time of change
 FATAL = f"libhdf5 crashed over it, or did not end within {hdf5_child.SECONDS} s"
 
 
@@ -60,8 +64,50 @@ def read_header(path: Path, *, deep: bool = False) -> Hdf5:
 
 
 def keys(path: Path) -> set[str]:
-    """Names at the top level; nothing else is touched."""
+    """Names at the top level; of a file whose header was not looked at ahead, nothing else is touched."""
+    try:
+        return (
+            set(_CHILD.ask(path, keep=True, do="header", deep=False)["names"]) if _CHILD.knows(path) else _names(path)
+        )
+    except FeatureError:
+        return _names(path)
+
+
+def _names(path: Path) -> set[str]:
     return set(_CHILD.ask(path, do="names"))
+
+
+def look_ahead(paths: Sequence[Path]) -> None:
+    """Have the headers of many files looked at, before `keys` and `read_header` ask for them one by one: the child
+    process is not waited for in between."""
+    _CHILD.look_ahead(paths)
+
+
+@contextmanager
+def open_once() -> Iterator[None]:
+    """In this block and thread, a file whose arrays are read is opened once for all of them."""
+    _here.files = {}
+    try:
+        yield
+    finally:
+        files, _here.files = _here.files, None
+        for file in files.values():
+            file.close()
+
+
+@contextmanager
+def _opened(path: Path) -> Iterator[h5py.File]:
+    files = getattr(_here, "files", None)
+    if files is None:
+        with h5py.File(path, "r") as file:
+            yield file
+    else:
+        if path not in files:
+            files[path] = h5py.File(path, "r")
+        yield files[path]
+
+
+_here = threading.local()
 
 
 def seal(file: h5py.File) -> None:
@@ -107,32 +153,43 @@ def _sum(attrs: dict[str, Any]) -> int:
     return zlib.crc32(json.dumps(attrs, sort_keys=True, default=str).encode())
 
 
+def _mark(path: Path) -> Mark | None:
+    """A file as it is now; None if it is none, such as a pipe, which would be waited for."""
+    try:
+        status = path.stat()
+    except OSError:
+        return None
+    return (str(path), status.st_size, status.st_mtime_ns) if stat.S_ISREG(status.st_mode) else None
+
+
+def _line(path: Path, question: dict[str, Any]) -> str:
+    return json.dumps({"path": str(path.absolute()), **question})
+
+
 class _Child:
     """The child process, begun when needed and again after it died. One question at a time, as libhdf5 has it."""
 
     def __init__(self) -> None:
         self._process: subprocess.Popen[str] | None = None
         self._owner = 0
-        self._fatal: set[tuple[str, int, int]] = set()  # files that ended it
+        self._fatal: set[Mark] = set()  # files that ended it
         self._turn = threading.Lock()
+        self._ahead: dict[Mark, str] = {}  # headers that nobody has asked for yet
 
-    def ask(self, path: Path, **question: Any) -> Any:
-        if not path.is_file():  # a pipe would be waited for
+    def ask(self, path: Path, *, keep: bool = False, **question: Any) -> Any:
+        """keep: an answer that was asked for ahead stays for who asks again."""
+        mark = _mark(path)
+        if mark is None:
             raise FeatureError(f"{path}: no file. Check the path, or extract the slide.")
-        status = path.stat()
-        mark = (str(path), status.st_size, status.st_mtime_ns)
         with self._turn:
             if mark in self._fatal:
                 raise _unreadable(path, FATAL)
-            process = self._running()
-            try:
-                print(json.dumps({"path": str(path.absolute()), **question}), file=process.stdin, flush=True)
-                line = process.stdout.readline() if process.stdout else ""
-            except BrokenPipeError:
-                line = ""
+            line = self._ahead.get(mark) if question == HEADER else None
+            if line is None:
+                line = next(self._answers([(mark, _line(path, question))]), "")
+            elif not keep:
+                del self._ahead[mark]
             if not line:
-                self.stop()
-                self._fatal.add(mark)
                 raise _unreadable(path, FATAL)
         said = json.loads(line)
         if said.get("forbidden"):
@@ -140,6 +197,43 @@ class _Child:
         if "error" in said:
             raise _unreadable(path, said["error"], question.get("key"))
         return said["value"]
+
+    def knows(self, path: Path) -> bool:
+        return _mark(path) in self._ahead
+
+    def look_ahead(self, paths: Sequence[Path]) -> None:
+        with self._turn:
+            marks = [(path, mark) for path in paths if (mark := _mark(path)) and mark not in self._fatal]
+            left = [(mark, _line(path, HEADER)) for path, mark in marks]
+            while left:  # a file that ends the process costs its own answer
+                count = 0
+                for (mark, _), line in zip(left, self._answers(left), strict=False):
+                    count += 1
+                    if line:
+                        self._ahead[mark] = line
+                left = left[count:]
+
+    def _answers(self, questions: Sequence[tuple[Mark, str]]) -> Iterator[str]:
+        """The answer to each, in order, while further questions wait in the pipe; "" and no more of a file that ended
+        the process, which is remembered."""
+        process, sent, waiting = self._running(), 0, 0
+        for mark, own in questions:
+            try:
+                while sent < len(questions) and (sent == 0 or waiting + len(questions[sent][1]) < PIPE):
+                    print(questions[sent][1], file=process.stdin)
+                    waiting, sent = waiting + len(questions[sent][1]), sent + 1
+                if process.stdin:
+                    process.stdin.flush()
+                line = process.stdout.readline() if process.stdout else ""
+            except BrokenPipeError:
+                line = ""
+            waiting -= len(own)
+            if not line:
+                self.stop()
+                self._fatal.add(mark)
+            yield line
+            if not line:
+                return
 
     def _running(self) -> subprocess.Popen[str]:
         if self._owner != os.getpid() or (self._process is not None and self._process.poll() is not None):
@@ -171,7 +265,8 @@ class _Child:
 
 
 _CHILD = _Child()
-atexit.register(_CHILD.stop)
+stop = _CHILD.stop  # it is begun again when it is needed
+atexit.register(stop)
 
 
 def _unreadable(path: Path, why: str, key: str | None = None) -> FeatureError:
@@ -191,7 +286,7 @@ def _reader(path: Path, key: str, packed: int | None, nbytes: int, expected: int
             refuse_bomb(f"{path.name}: dataset '{key}'", packed, nbytes)
             _CHILD.ask(path, do="unpack", key=key)
         try:
-            with h5py.File(path, "r") as file:
+            with _opened(path) as file:
                 dataset = file[key]
                 array = dataset[()]  # in one call: TRIDENT's chunks are one row each
                 _check_written(dataset, array)
@@ -209,7 +304,7 @@ def _some(path: Path, key: str) -> Callable[[Sequence[slice]], "Tensor"]:
 
     def read(rows: Sequence[slice]) -> "Tensor":
         try:
-            with h5py.File(path, "r") as file:
+            with _opened(path) as file:
                 dataset = file[key]
                 if dataset.ndim == 3:  # (1, patch, d)
                     return _as_tensor(np.concatenate([dataset[0, some] for some in rows]))

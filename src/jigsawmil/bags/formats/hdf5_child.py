@@ -32,7 +32,7 @@ def header(path: str, deep: bool = False) -> dict[str, Any]:
     with h5py.File(path, "r") as file:
         arrays: dict[str, Any] = {}
         _look_into(file, "", arrays, DEPTH if deep else 0)
-        return {"attrs": attributes(file), "arrays": arrays}
+        return {"attrs": attributes(file), "arrays": arrays, "names": list(file)}
 
 
 def _look_into(group: h5py.Group, prefix: str, arrays: dict[str, Any], depth: int) -> None:
