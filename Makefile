@@ -3,7 +3,7 @@ PYTHON ?= python3
 VENV := .venv
 BIN := $(VENV)/bin
 
-.PHONY: demo test test-encoders lint bench evidence fuzz chaos clean
+.PHONY: demo test test-encoders dist-test newest-test docs notebook lint bench evidence fuzz chaos clean
 
 demo: $(VENV)/.core
 	$(BIN)/jigsawmil demo
@@ -16,6 +16,21 @@ test: $(VENV)/.dev
 # timm needs torchvision, which fits only the torch it was built for: an environment with the newest of both, gigabytes
 test-encoders: .venv-encoders/.done
 	.venv-encoders/bin/pytest tests/slides/test_encoders.py tests/slides/test_hub.py
+
+# The sdist and the wheel, tried in an environment of their own
+dist-test: $(VENV)/.dev
+	$(BIN)/python -m tools.dist_test
+
+# The same without constraints.txt, but for torch, and the quick tests on the newest versions: gigabytes
+newest-test: $(VENV)/.dev
+	$(BIN)/python -m tools.dist_test --newest
+
+# The documentation site, into site/; a warning is an error
+docs: $(VENV)/.docs
+	NO_MKDOCS_2_WARNING=1 $(BIN)/python -m mkdocs build --strict --quiet
+
+notebook: $(VENV)/.core
+	$(BIN)/python -m tools.notebook
 
 lint: $(VENV)/.dev
 	$(BIN)/ruff check --fix .
@@ -55,6 +70,10 @@ $(VENV)/.dev: pyproject.toml constraints.txt | $(VENV)/bin/python
 .venv-encoders/.done: pyproject.toml
 	$(PYTHON) -m venv .venv-encoders
 	.venv-encoders/bin/pip install --quiet --editable '.[slides,encoders]' torch torchvision onnx pytest pytest-timeout
+	touch $@
+
+$(VENV)/.docs: pyproject.toml constraints.txt | $(VENV)/bin/python
+	$(BIN)/pip install --quiet --constraint constraints.txt --editable '.[docs]'
 	touch $@
 
 $(VENV)/.bench: pyproject.toml constraints.txt | $(VENV)/bin/python

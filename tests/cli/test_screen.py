@@ -8,6 +8,7 @@ import sys
 import pytest
 
 from jigsawmil.cli.screen import Screen, printable
+from jigsawmil.version import __version__
 
 TITLE = "\x1b]0;owned\x07"  # sets the title of a terminal
 
@@ -51,7 +52,7 @@ def test_a_terminal_that_lacks_a_character(encoding: str) -> None:
 
 def test_the_program_can_be_called_as_a_module() -> None:
     words = [sys.executable, "-m", "jigsawmil", "--version"]
-    assert subprocess.run(words, capture_output=True, text=True, check=True).stdout == "jigsawmil 0.1.0\n"
+    assert subprocess.run(words, capture_output=True, text=True, check=True).stdout == f"jigsawmil {__version__}\n"
 
 
 def test_help_is_short_of_nothing_and_all_missing_options_are_named(jigsawmil) -> None:

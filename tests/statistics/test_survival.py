@@ -86,7 +86,7 @@ def test_log_rank_is_what_r_prints(lung: pd.DataFrame) -> None:
     assert (round(found.chi2, 1), found.df, round(found.p, 3)) == (10.3, 1, 0.001)
 
 
-@pytest.mark.filterwarnings("ignore::pandas.errors.Pandas4Warning")  # of lifelines
+@pytest.mark.filterwarnings("ignore::DeprecationWarning")  # of lifelines
 @pytest.mark.parametrize("seed", range(3))
 def test_log_rank_of_several_groups_is_that_of_lifelines(seed: int) -> None:
     time, event, risk = draw(seed, ties=True)
