@@ -1,4 +1,4 @@
-"""The kernels of `kernels.py` for values in bfloat16: read and written in two bytes each, added up in float32.
+"""The kernels of `kernels.py` for values in bfloat16, and ELU: read and written in two bytes each, computed in float32.
 
 Patches lie along a Hilbert curve, so four rows in a row share most of their neighbours. A block of four rows is one
 small dense product on the union of its columns: each row of values is read and widened once for all four. See
@@ -8,13 +8,20 @@ small dense product on the union of its columns: each row of values is read and 
 # mypy: disable-error-code="no-untyped-def, call-arg, var-annotated"
 
 import numpy as np
+import torch
 from numba import njit, prange
+from torch import Tensor
 
 from ..graph_kernels import ROWS
 from .kernels import _sum, _sum_at
-from .tiles import WIDE, dot_tile, sum_tile, widen
+from .tiles import WIDE, dot_tile, narrow, power_of_two, sum_tile, widen
 
 PART = 8  # blocks that a thread does with one set of buffers
+
+
+def bits(x: Tensor) -> Tensor:
+    """The memory of values as NumPy can have it, which knows no bfloat16."""
+    return x.detach().contiguous().view(torch.uint16)
 
 
 @njit(nogil=True)
@@ -158,3 +165,40 @@ def attention_backward_values(indptr, reverse, start, columns, slot, most, alpha
                     ds[i, h] = _sum_at(de[h], reverse, a, b)
                     own[i - first, 0], own[i - first, 1] = ds[i, h], dt[i, h]
                 _sum_block(share, columns, start[block], count, g, h, own, receive[h], send[h], block, dy, spare)
+
+
+# (exp(r) - 1) / r for |r| <= ln(2) / 2 to the last bits of float32, by its Taylor series; ln(2) in two parts
+_TERMS = tuple(np.float32(1 / factor) for factor in (720, 120, 24, 6, 2, 1))
+_LOG2E, _LN2, _LN2_REST = np.float32(1.4426950408889634), np.float32(0.693359375), np.float32(-2.12194440e-4)
+
+
+@njit(nogil=True, fastmath={"contract"})  # not more: NaN has to stay NaN
+def _exp_less_1(x):
+    """exp(x) - 1 of x <= 0. Numba's own does one number at a time."""
+    x = max(x, np.float32(-87))
+    n = np.int32(x * _LOG2E - np.float32(0.5))
+    r = x - np.float32(n) * _LN2 - np.float32(n) * _LN2_REST
+    total = _TERMS[0]
+    for term in _TERMS[1:]:
+        total = total * r + term
+    power = power_of_two(n)
+    return power * (total * r) + (power - np.float32(1))
+
+
+@njit(parallel=True, fastmath={"contract"}, cache=True, nogil=True)
+def elu(x, out):
+    """x if it is above 0, else exp(x) - 1; (row, column)"""
+    for j in prange(len(x)):
+        row, target = x[j], out[j]
+        for c in range(len(row)):
+            value = widen(row[c])
+            target[c] = narrow(value if value > 0 else _exp_less_1(min(value, np.float32(0))))
+
+
+@njit(parallel=True, fastmath={"contract"}, cache=True, nogil=True)
+def elu_backward(out, g, dx):
+    """g (1 + min(out, 0))"""
+    for j in prange(len(out)):
+        row, upper, target = out[j], g[j], dx[j]
+        for c in range(len(row)):
+            target[c] = narrow(widen(upper[c]) * (np.float32(1) + min(widen(row[c]), np.float32(0))))

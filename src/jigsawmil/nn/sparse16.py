@@ -8,6 +8,7 @@ from torch import Tensor
 
 from ..graph import SpatialGraph
 from . import kernels, kernels16
+from .kernels16 import bits
 from .tiles import WIDE, split_order
 
 
@@ -18,7 +19,7 @@ def fits(x: Tensor) -> bool:
 
 def neighbour_sum(x: Tensor, graph: SpatialGraph) -> Tensor:
     out, blocks = torch.empty_like(x), graph.blocks
-    kernels.launch(kernels16.weighted_sum, graph.indptr, *blocks, graph.weight, _bits(x)[:, None], _bits(out)[:, None])
+    kernels.launch(kernels16.weighted_sum, graph.indptr, *blocks, graph.weight, bits(x)[:, None], bits(out)[:, None])
     return out
 
 
@@ -28,11 +29,11 @@ def attention(
     """The sum, alpha, and the two halves s and t of the scores."""
     out, alpha = torch.empty_like(y), torch.empty(y.shape[1], graph.edges)
     s, t = torch.empty(y.shape[:2]), torch.empty(y.shape[:2])
-    kernels.launch(kernels16.halves, _bits(y), receive.float(), send.float(), s, t)
+    kernels.launch(kernels16.halves, bits(y), receive.float(), send.float(), s, t)
     scores = (s, t, _single(slope), alpha)
     kernels.launch(kernels.edge_scores, graph.indptr, graph.indices, graph.log_weight, *scores)
     alpha.exp_()
-    kernels.launch(kernels16.normalise_and_sum, graph.indptr, *graph.blocks, alpha, _bits(y), _bits(out))
+    kernels.launch(kernels16.normalise_and_sum, graph.indptr, *graph.blocks, alpha, bits(y), bits(out))
     return out, alpha, s, t
 
 
@@ -51,22 +52,17 @@ def attention_backward(
     """Gradients of y, whole, and of s and t."""
     dy, ds, dt = torch.empty_like(y), torch.empty_like(s), torch.empty_like(t)
     inner, de = torch.empty_like(s), torch.empty_like(alpha)
-    kernels.launch(kernels16.inner_products, _bits(g), _bits(out), inner)
+    kernels.launch(kernels16.inner_products, bits(g), bits(out), inner)
     kernels.launch(
         kernels16.attention_backward_scores, graph.indptr, graph.indices, graph.reverse, *graph.blocks,
-        s, t, _single(slope), alpha, _bits(y), _bits(g), inner, dt, de,
+        s, t, _single(slope), alpha, bits(y), bits(g), inner, dt, de,
     )  # fmt: skip
     order = torch.from_numpy(split_order(y.shape[2]))
     kernels.launch(
         kernels16.attention_backward_values, graph.indptr, graph.reverse, *graph.blocks,
-        alpha, de, _bits(g), receive.float()[:, order], send.float()[:, order], dt, _bits(dy), ds,
+        alpha, de, bits(g), receive.float()[:, order], send.float()[:, order], dt, bits(dy), ds,
     )  # fmt: skip
     return dy, ds, dt
-
-
-def _bits(x: Tensor) -> Tensor:
-    """The same memory as NumPy can have it."""
-    return x.detach().view(torch.uint16)
 
 
 def _single(value: float) -> object:

@@ -184,3 +184,26 @@ def widen(typingctx, bits):
         return builder.bitcast(builder.shl(builder.zext(args[0], _I32), ir.Constant(_I32, 16)), _F32)
 
     return types.float32(types.uint16), codegen
+
+
+@intrinsic
+def narrow(typingctx, value):
+    """The bits, as uint16, of the bfloat16 that is nearest to a float32, ties to even."""
+
+    def codegen(context, builder, signature, args):
+        bits = builder.bitcast(args[0], _I32)
+        tie = builder.and_(builder.lshr(bits, ir.Constant(_I32, 16)), ir.Constant(_I32, 1))
+        rounded = builder.add(bits, builder.add(tie, ir.Constant(_I32, 0x7FFF)))
+        return builder.trunc(builder.lshr(rounded, ir.Constant(_I32, 16)), ir.IntType(16))
+
+    return types.uint16(types.float32), codegen
+
+
+@intrinsic
+def power_of_two(typingctx, exponent):
+    """2^n as float32, n an int32 from -126 to 127."""
+
+    def codegen(context, builder, signature, args):
+        return builder.bitcast(builder.shl(builder.add(args[0], ir.Constant(_I32, 127)), ir.Constant(_I32, 23)), _F32)
+
+    return types.float32(types.int32), codegen
