@@ -5,16 +5,16 @@
 Cohorts. `develop`: three synthetic cohorts of each of four kinds (SEEDS). The default is chosen on these by the rules
 below. `report`: four others of each kind, drawn and run once, after the default stood. All are reported, none was used
 before in this repository. `few slides` are composition cohorts of 30, so that 20 train: a graph lost most there.
-`codex`: the CODEX cells of 35 patients if they are there, with the arms of `report`.
 
 Changed while `develop` ran: CODEX was declared as its thirteenth cohort, but needs two hours of a processor for all
-arms. It was stopped after 8 of 87 trainings, all of single models, and made a part of its own, which chooses nothing.
-No AUROC of it had been looked at. Those of the synthetic cohorts that were done had been; no rule was changed.
+arms. It was stopped after 8 of 87 trainings, all of single models. No AUROC of it had been looked at. Those of the
+synthetic cohorts that were done had been; no rule was changed. `rivals.py` has the default beside single models on
+CODEX and on real H&E.
 
 Arms. Single models of four methods (`abmil`, `graph-abmil`, `graph-abmil+jigsaw`, `graph-abmil` with `kinds = 8`);
 `members = 5` of `graph-abmil+jigsaw`; `committee` (one model of each of its five kinds); `committee` with
 `members = 3`, so that each kind holds out every training patient once. All with the default settings, three folds.
-`report` and `codex` have the single models and the arm that became the default.
+`report` has the single models and the arm that became the default.
 
 From the logits of the members, without training again:
 - `mean of probabilities` beside the mean of logits, for all ensembles;
@@ -41,7 +41,6 @@ import numpy as np
 import pandas as pd
 from rich.console import Console
 
-from jigsawmil.bags.formats import write_bag
 from jigsawmil.cli.progress import StudyProgress
 from jigsawmil.cohort.cohort import Cohort
 from jigsawmil.statistics.metrics import auc
@@ -60,12 +59,10 @@ from jigsawmil.train.ensemble import splits_of_members
 from jigsawmil.train.settings import Settings
 from jigsawmil.train.weights import stack
 
-from .. import RESULTS, ROOT, provenance, write
-from .codex_data import read_cells
+from .. import RESULTS, provenance, write
 from .holdout import WORK, paired
 
 COMMAND = "python -m benchmarks.evidence.ensembles"
-CODEX = ROOT.parent / "shared" / "data" / "crc_codex" / "cells.csv.gz"
 SHAPE: dict[str, Any] = {"slides": 60, "patches": 200, "dim": 512}
 KINDS: dict[str, dict[str, Any]] = {  # what is asked of each phantom beside SHAPE
     "composition": {"kind": "composition", "noise": 3.0},
@@ -77,7 +74,6 @@ SEEDS = {
     "develop": {kind: range(7001 + 100 * row, 7004 + 100 * row) for row, kind in enumerate(KINDS)},
     "report": {kind: range(8001 + 100 * row, 8005 + 100 * row) for row, kind in enumerate(KINDS)},
 }
-PARTS = (*SEEDS, "codex")
 JIGSAW, LARGE = "graph-abmil+jigsaw", "committee x 3"
 STACKED = f"{LARGE}, stacked"
 ARMS: dict[str, dict[str, Any]] = {
@@ -106,19 +102,6 @@ def draw(part: str, work: Path) -> dict[str, tuple[str, Path]]:
     return found
 
 
-def codex(work: Path) -> Path:
-    """The CODEX cells as feature files and a label table."""
-    folder = work / "cohorts" / "codex"
-    if not (folder / "labels.csv").exists():
-        cohort = read_cells(CODEX)
-        for index, slide in enumerate(cohort.slides):
-            write_bag(cohort.bag(index), folder / "features" / f"{slide.slide_id}.h5")
-        rows = [(s.slide_id, s.patient_id, cohort.label_of(s)) for s in cohort.slides]
-        table = pd.DataFrame(rows, columns=["slide_id", "patient_id", "label"])
-        write(folder / "labels.csv", table.to_csv(index=False))
-    return folder
-
-
 def chosen_default(path: Path) -> str:
     """The arm that `develop` chose. path: what it wrote."""
     if not path.is_file():
@@ -126,10 +109,10 @@ def chosen_default(path: Path) -> str:
     return str(json.loads(path.read_text())["default"])
 
 
-def make_study(arms: Mapping[str, Any], folders: Mapping[str, Path], level: str, **options: Any) -> Study:
-    variants = {name: Settings.from_flat({**SINGLE, **own, "level": level}) for name, own in arms.items()}
+def make_study(arms: Mapping[str, Any], folders: Mapping[str, Path]) -> Study:
+    variants = {name: Settings.from_flat({**SINGLE, **own}) for name, own in arms.items()}
     sources = {
-        name: cohort_spec({"labels": folder / "labels.csv", "features": folder / "features", **options})
+        name: cohort_spec({"labels": folder / "labels.csv", "features": folder / "features"})
         for name, folder in folders.items()
     }
     return Study(cohorts=sources, variants=variants, folds=FOLDS)
@@ -270,7 +253,7 @@ def run_all(study: Study, folder: Path, processes: int) -> Run:
 
 def main(arguments: Sequence[str] | None = None) -> None:
     parser = argparse.ArgumentParser(prog=COMMAND, description="Single models, ensembles and committees.")
-    parser.add_argument("--part", choices=PARTS, required=True)
+    parser.add_argument("--part", choices=tuple(SEEDS), required=True)
     parser.add_argument("--processes", type=int, default=2)
     parser.add_argument("--work", type=Path, default=WORK / "ensembles", help="what is done stays here")
     parser.add_argument("--out", type=Path)
@@ -280,14 +263,9 @@ def main(arguments: Sequence[str] | None = None) -> None:
     if options.part != "develop":
         default = chosen_default(RESULTS / "ensembles-develop.json")
         arms = {name: own for name, own in ARMS.items() if trainings(name) == 1 or name == default.split(",")[0]}
-    if options.part == "codex":
-        kinds = {"codex": "codex"}
-        # one-hot columns of equally many cells have the same extremes, which makes images look alike
-        study = make_study(arms, {"codex": codex(work)}, "patient", positive="DII", allow_similar=True)
-    else:
-        drawn = draw(options.part, work)
-        kinds = {name: kind for name, (kind, _) in drawn.items()}
-        study = make_study(arms, {name: folder for name, (_, folder) in drawn.items()}, "slide")
+    drawn = draw(options.part, work)
+    kinds = {name: kind for name, (kind, _) in drawn.items()}
+    study = make_study(arms, {name: folder for name, (_, folder) in drawn.items()})
     found: dict[str, dict[str, Any]] = {}
     run = run_all(study, work / "run", options.processes)
     cohorts, folds = prepare(study)

@@ -42,19 +42,6 @@ def took(found: Found) -> str:
     return f"Processor time, as a multiple of a single `{JIGSAW}`: {ratios}. Learning the weights needs no training."
 
 
-def codex(found: Found) -> list[str]:
-    default = found["default"]
-    single = {arm: found["overall"][arm] for arm in found["arms"] if found["trainings"][arm] == 1 and arm != default}
-    best = max(single, key=lambda arm: single[arm])
-    return [
-        "CODEX cells of 35 colorectal cancer patients, three folds by patient, default settings. They were planned as "
-        "one of the cohorts above, and left out to save time (`benchmarks/evidence/ensembles.py` says when).",
-        arm_grid(found),
-        f"The default minus the best single method, {best}: {found['overall'][default] - single[best]:+.3f}.",
-        *doubts(found),
-    ]
-
-
 def report(found: Found) -> list[str]:
     default = found["default"]
     single = [arm for arm in found["arms"] if found["trainings"][arm] == 1 and arm != default]

@@ -12,7 +12,6 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from .. import RESULTS, ROOT, write
-from .results_ensembles import codex as ensembles_codex
 from .results_ensembles import develop, report
 from .results_lung import lung
 from .results_pictures import draw
@@ -101,12 +100,6 @@ SECTIONS = (
         "The default on cohorts drawn afterwards",
         "python -m benchmarks.evidence.ensembles --part report",
         report,
-    ),
-    Section(
-        "ensembles-codex",
-        "The default on real tissue",
-        "python -m benchmarks.evidence.ensembles --part codex",
-        ensembles_codex,
     ),
     Section(
         "selection_bias",

@@ -55,9 +55,9 @@ def test_the_rule_of_comparison() -> None:
 def test_every_contender_can_be_made_and_only_transmil_differs_from_its_defaults() -> None:
     for contest in rivals.CONTESTS.values():
         variants = contest.variants(list(rivals.CONTENDERS))
-        assert len(variants) == 19
+        assert len(variants) == 20
         plain = dataclasses.replace(contest, settings={}, graph={}).variants(list(rivals.CONTENDERS))
         assert [name for name, one in plain.items() if one.model.options] == ["torchmil TransMIL"]
     graphs = {name: one.graph.k for name, one in rivals.CONTESTS["CODEX"].variants(list(rivals.CONTENDERS)).items()}
-    assert graphs["graph-abmil"] == 10
+    assert graphs["graph-abmil"] == graphs["graph-abmil kinds"] == 10
     assert graphs["torchmil PatchGCN"] == 8
