@@ -1,7 +1,8 @@
 """docs/results.md from benchmarks/results/*.json: `python -m benchmarks.evidence.results_page`.
 
-Nothing on it is typed by hand. One section per file: what was asked, the command, commit, machine and time, and the
-figures with their intervals. A file that is missing leaves a section that says how to make it.
+README's result on real H&E is written with it. Nothing on either is typed by hand. On the page one section per file:
+what was asked, the command, commit, machine and time, and the figures with their intervals. A file that is missing
+leaves a section that says how to make it.
 """
 
 import argparse
@@ -11,16 +12,16 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from .. import RESULTS, ROOT, write
+from .. import RESULTS, ROOT, placed, write
 from .results_ensembles import develop, report
 from .results_lung import lung
 from .results_pictures import draw
-from .results_rivals import rivals
+from .results_rivals import front, rivals
 from .results_sections import Found, codex, ensemble_time, jigsaw, learning, loop, standins, step, unseen
 from .results_selection import choosing, selection
 from .results_settings import presets, small
 
-PAGE = ROOT / "docs" / "results.md"
+PAGE, README = ROOT / "docs" / "results.md", ROOT / "README.md"
 COMMAND = "python -m benchmarks.evidence.results_page"
 HEAD = f"""# Results
 
@@ -127,14 +128,24 @@ def read_results(folder: Path) -> dict[str, Found | None]:
     return {name: json.loads(path.read_text()) if path.is_file() else None for name, path in paths.items()}
 
 
+def readme(text: str, results: Mapping[str, Found | None]) -> str:
+    """README with its result on real H&E; as it is where that was not measured."""
+    found = results.get("rivals")
+    return placed(text, COMMAND.removeprefix("python -m "), front(found)) if found else text
+
+
 def main(arguments: Sequence[str] | None = None) -> None:
-    parser = argparse.ArgumentParser(prog=COMMAND, description="Write docs/results.md and its pictures.")
+    parser = argparse.ArgumentParser(
+        prog=COMMAND, description="Write docs/results.md, its pictures, and README's result."
+    )
     parser.add_argument("--results", type=Path, default=RESULTS)
     parser.add_argument("--out", type=Path, default=PAGE)
+    parser.add_argument("--readme", type=Path, default=README)
     options = parser.parse_args(arguments)
     results = read_results(options.results)
     pictures = draw(results, options.out.parent / "img")
     write(options.out, page(results))
+    write(options.readme, readme(options.readme.read_text(), results).rstrip("\n"))
     print(f"Written: {options.out} and {len(pictures)} pictures in {options.out.parent / 'img'}")
 
 

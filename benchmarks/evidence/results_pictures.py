@@ -8,7 +8,7 @@ import pandas as pd
 from matplotlib.figure import Figure
 from matplotlib.ticker import NullLocator, ScalarFormatter
 
-from jigsawmil.drawing import own_style, save
+from jigsawmil.drawing import DASHES, own_style, save
 from jigsawmil.report.plots.forest import forest_figure
 from jigsawmil.report.plots.styles import method_styles
 from jigsawmil.report.plots.training import trace_figure
@@ -29,7 +29,6 @@ def draw(results: Mapping[str, Any], images: Path) -> list[Path]:
         "learning_curve": curve_figure,
         "crc_codex": codex_figure,
         "small_cohorts": small_figure,
-        "rivals": rivals_figure,
     }
     written = []
     with own_style():
@@ -37,6 +36,10 @@ def draw(results: Mapping[str, Any], images: Path) -> list[Path]:
             if results.get(name):
                 written.append(images / f"results-{name.replace('_', '-')}.png")
                 save(figure(results[name]), written[-1])
+        for name, one in (results.get("rivals") or {"cohorts": {}})["cohorts"].items():
+            if one["control"]:  # real ones
+                written.append(images.parent / rivals_picture(name))
+                save(rivals_figure(results["rivals"], name), written[-1])
         if results.get("jigsaw_cases"):
             written.append(images / "results-lambda.png")
             save(lambda_figure(results["jigsaw_cases"]), written[-1])
@@ -55,24 +58,22 @@ def codex_figure(found: Mapping[str, Any]) -> Figure:
     return forest_figure(pd.DataFrame(rows).assign(**shape, positive="DII"))
 
 
-def rivals_figure(found: Mapping[str, Any]) -> Figure:
-    """A panel per real cohort, a row per method, the highest first: pooled AUROC with its interval."""
-    real = {name: one for name, one in found["cohorts"].items() if one["control"]}
-    most = max(len(one["rows"]) for one in real.values())
-    figure = Figure(figsize=(4.8 * len(real), 0.24 * most + 0.9), layout="constrained")
-    for ax, (name, one) in zip(figure.subplots(1, len(real), squeeze=False)[0], real.items(), strict=True):
-        rows = sorted(one["rows"], key=lambda row: -row["auc_oof"])
-        for y, row in enumerate(rows):
-            theirs = row["variant"].startswith("torchmil")
-            colour = HIGHLIGHT if row["variant"] == found["reference"] else GREY if theirs else "0.15"
-            ax.plot([row["auc_low"], row["auc_high"]], [y, y], color=colour, linewidth=2, solid_capstyle="butt")
-            ax.plot(row["auc_oof"], y, "s", color=colour, markersize=5)
-        ax.axvline(0.5, color=GREY, linewidth=0.8, linestyle=(0, (4, 4)))
-        ax.set(
-            title=f"{name}: {one['slides']} images", ylim=(len(rows) - 0.5, -0.5), xlabel="AUROC, pooled out of fold"
-        )
-        ax.set_yticks(range(len(rows)), [row["variant"] for row in rows])
-        ax.tick_params(axis="y", length=0)
+def rivals_picture(cohort: str) -> str:
+    """Its file, beside the page."""
+    return f"img/results-rivals-{cohort.lower()}.png"
+
+
+def rivals_figure(found: Mapping[str, Any], cohort: str) -> Figure:
+    """Every method on one cohort, the highest first; our default in orange, torchmil's in grey."""
+    one = found["cohorts"][cohort]
+    rows = pd.DataFrame(sorted(one["rows"], key=lambda row: -row["auc_oof"])).assign(cohort="")
+    styles = {
+        name: (HIGHLIGHT if name == found["reference"] else GREY if name.startswith("torchmil") else "0.15", DASHES[0])
+        for name in rows["variant"]
+    }
+    figure = forest_figure(rows, styles=styles)
+    title = f"{cohort}: {one['slides']} images (orange: our default; black: other methods here; grey: torchmil)"
+    figure.axes[0].set_title(title)
     return figure
 
 

@@ -22,10 +22,11 @@ torchmil, each with its default settings (docs/torchmil.md). One exception, for 
 landmarks in place of 512 with 256, which takes three to ten times as long. To measure the time, each contender made
 three steps on three slides of each cohort; nothing was predicted. No setting is chosen by looking at a result.
 
-Changed after the first run on UCSB: torchmil's CLAM_SB failed in every fold, by a mistake in its loss of patches. The
-adapter has had a loss of its own since (`SmoothSvm`). CLAM_SB was then run for the first time, when the AUROCs of the
-other contenders on UCSB were known. `graph-abmil kinds` was added at that time too, since `ensembles.py` left CODEX to
-this benchmark; on CODEX it is known to be strong (`crc_codex.py`, other folds and settings).
+Changed after a first run on UCSB, whose AUROCs had been seen: torchmil's CLAM_SB had failed in every fold, by a mistake
+in its loss of patches. The adapter has had a loss of its own since (`SmoothSvm`). `graph-abmil kinds` was added, since
+`ensembles.py` left CODEX to this benchmark; on CODEX it is known to be strong (`crc_codex.py`, other folds and
+settings). The figures of the first run were lost. All contenders were then run again, in one run; no other setting,
+fold or rule was changed.
 
 **Folds.** UCSB: 5 folds by group, repeated with seeds 700 and 701. CODEX: 3 folds, seed 700. Phantoms: 3 folds, seed
 700. Control, on UCSB and CODEX, for methods that use positions: the first seed again with positions shuffled within
