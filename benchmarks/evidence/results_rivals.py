@@ -90,6 +90,7 @@ def _cohort(name: str, one: Found, found: Found) -> list[str]:
         f"{ABOUT[name]}. {one['slides']} images of {one['patients']} {UNITS.get(name, 'patients')}, "
         f"{one['patches']:,} patches; {repeats}.",
         _verdict(rows, ours, key_of(one)),
+        *_equal(one, ours),
         grid(head, [_line(row, ours, by_patient) for row in rows]),
         *shown,
         *_control(one["control"]),
@@ -124,6 +125,16 @@ def _verdict(rows: Sequence[Found], ours: str, key: str) -> str:
     if place > 1:
         won += f" `{ours}` has {number(rows[place - 1][key])} and is number {place} of {len(rows)}."
     return f"{won} {verdicts(rows)}"
+
+
+def _equal(one: Found, ours: str) -> list[str]:
+    """The committee with equal weights, beside the learnt ones."""
+    if not (row := one.get("equal")):
+        return []
+    return [
+        f"With equal instead of learnt weights, the same models of `{ours}` have {number(row[key_of(one)])} "
+        f"({row['difference']:+.3f}, DeLong p {p_value(row['delong_p'])}, not adjusted)."
+    ]
 
 
 def _whose(name: str, ours: str) -> str:

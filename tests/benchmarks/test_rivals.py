@@ -36,6 +36,8 @@ def test_a_contest_ends_in_a_table_and_resumes(tmp_path: Path, monkeypatch: pyte
         gap = rows[name]["auc_patient"] - rows["committee"]["auc_patient"]
         assert rows[name]["difference"] == pytest.approx(gap)
         assert rows[name]["delong_p_holm"] >= rows[name]["delong_p"]
+    equal = found["cohorts"]["composition"]["equal"]
+    assert equal["difference"] == pytest.approx(equal["auc_patient"] - rows["committee"]["auc_patient"])
     [control] = found["cohorts"]["composition"]["control"]
     assert control["variant"] == "committee"
     assert len(pictures.rivals_figure(found, "composition").axes[0].get_yticks()) == len(NAMES)
@@ -114,9 +116,10 @@ def test_the_rule_of_comparison() -> None:
 def test_every_contender_can_be_made_and_only_transmil_differs_from_its_defaults() -> None:
     for contest in rivals.CONTESTS.values():
         variants = contest.variants(list(rivals.CONTENDERS))
-        assert len(variants) == 20
+        assert len(variants) == 22
         plain = dataclasses.replace(contest, settings={}, graph={}).variants(list(rivals.CONTENDERS))
         assert [name for name, one in plain.items() if one.model.options] == ["torchmil TransMIL"]
     graphs = {name: one.graph.k for name, one in rivals.CONTESTS["CODEX"].variants(list(rivals.CONTENDERS)).items()}
     assert graphs["graph-abmil"] == graphs["graph-abmil kinds"] == 10
-    assert graphs["torchmil PatchGCN"] == 8
+    assert graphs["graph-abmil+jigsaw sage"] == 10
+    assert graphs["torchmil PatchGCN"] == graphs["graph-abmil+jigsaw k=8"] == 8
