@@ -1,6 +1,7 @@
 """Do maps point to what was planted? Patch-level AUC on phantom cohorts, out of fold; and the time of an export.
 
-    .venv/bin/python -m benchmarks.evidence.maps                  # about six minutes on one core
+    .venv/bin/python -m benchmarks.evidence.maps          # about 20 minutes on one core
+    .venv/bin/python -m benchmarks.evidence.maps --add    # only what the file lacks; its other rows stay as they are
 
 Truth. `position`: the planted region is the two nests (about 12 % of a slide); which of them lies high is the label,
 and the tissue around them is the same in both classes. `arrangement`: the planted region is all patches of the types A
@@ -20,6 +21,7 @@ import dataclasses
 import json
 import tempfile
 import time
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from statistics import median
 from typing import Any
@@ -68,16 +70,29 @@ VARIANTS: dict[str, dict[str, dict[str, Any]]] = {
 }
 
 
-def main() -> None:
+COMMITTEE = "default committee"  # of both cohorts, see above
+
+
+def main(arguments: Sequence[str] | None = None) -> None:
     parser = argparse.ArgumentParser(description=__doc__.split("\n")[0])
+    parser.add_argument("--add", action="store_true", help="only variants that the file lacks; nothing else is run")
     parser.add_argument("--out", type=Path, default=RESULTS / "maps.json")
-    options = parser.parse_args()
+    options = parser.parse_args(arguments)
     torch.set_num_threads(1)
     about, began = provenance(), time.perf_counter()
+    old = json.loads(options.out.read_text()) if options.add else {"rows": []}
+    known = {(row["kind"], row["variant"]) for row in old["rows"]}
     rows: list[dict[str, Any]] = []
     for kind in VARIANTS:
+        asked = {name: own for name, own in variants(kind).items() if (kind, name) not in known}
         with tempfile.TemporaryDirectory() as folder:
-            rows += judge(make_phantom(kind, **KNOBS), Path(folder))
+            rows += judge(make_phantom(kind, **KNOBS), asked, Path(folder)) if asked else []
+    if options.add:
+        show(rows)
+        took = {"seconds": time.perf_counter() - began, "processor_seconds": time.process_time()}
+        added = {**old.get("added", {}), **{row["variant"]: {**about, **took} for row in rows}}
+        write(options.out, json.dumps({**old, "rows": old["rows"] + rows, "added": added}, indent=2))
+        return
     seconds, cost = geojson_seconds(), attribution_cost()
     show(rows)
     print(f"\nGeoJSON of 12,050 patches: {seconds:.2f} s")
@@ -92,22 +107,28 @@ def main() -> None:
     write(options.out, json.dumps({"rows": rows, "geojson_seconds": seconds, "cost": cost, **about}, indent=2))
 
 
-def judge(phantom: Phantom, folder: Path) -> list[dict[str, Any]]:
+def variants(kind: str) -> dict[str, Settings]:
+    """Of a cohort, with the settings of each."""
+    singles = {name: Settings.from_flat({**SHARED, **own}) for name, own in VARIANTS[kind].items()}
+    return {**singles, COMMITTEE: Settings()}
+
+
+def judge(phantom: Phantom, settings: Mapping[str, Settings], folder: Path) -> list[dict[str, Any]]:
     """Cross-validate each variant, and hold its maps against the truth."""
     kind = phantom.spec.kind
     cohort = write_phantom(phantom, folder / "cohort")
     spec = cohort_spec({"labels": cohort / "labels.csv", "features": cohort / "features"})
-    settings = {name: Settings.from_flat({**SHARED, **own}) for name, own in VARIANTS[kind].items()}
     print(f"{kind}: {len(phantom.slides)} slides, {', '.join(settings)} ...", flush=True)
     study = Study(cohorts={kind: spec}, variants=settings, folds=FOLDS, seeds=MEMBERS[:1])
-    others = Study(cohorts={kind: spec}, variants={ENSEMBLE: settings[ENSEMBLE]}, folds=FOLDS, seeds=MEMBERS[1:])
-    runs = [cross_validate(each, folder / name) for each, name in ((study, "run"), (others, "more"))]
+    run = cross_validate(study, folder / "run")
     truth, rows = {slide.bag.slide_id: slide for slide in phantom}, []
     for variant in settings:
-        single = slide_maps(runs[0], kind, variant, MEMBERS[0])
+        single = slide_maps(run, kind, variant, MEMBERS[0])
         rows += against_truth(single, truth, kind, variant)
         if variant == ENSEMBLE:
-            members = [single, *(slide_maps(runs[1], kind, variant, seed) for seed in MEMBERS[1:])]
+            seeds = dataclasses.replace(study, variants={variant: settings[variant]}, seeds=MEMBERS[1:])
+            more = cross_validate(seeds, folder / "more")
+            members = [single, *(slide_maps(more, kind, variant, seed) for seed in MEMBERS[1:])]
             mean = [mean_maps([member[i] for member in members]) for i in range(len(single))]
             rows += against_truth(mean, truth, kind, f"{variant}, ensemble of {len(MEMBERS)}")
     return rows

@@ -1,6 +1,8 @@
 """The benchmark of maps measures what it says: a map of the truth is perfect, and one of half of it stands at 0.75."""
 
 import importlib
+import json
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -33,7 +35,28 @@ def test_the_interval_is_students() -> None:
 
 
 def test_every_variant_is_a_setting_that_exists() -> None:
-    for variants in maps.VARIANTS.values():
-        for name, own in variants.items():
-            settings = Settings.from_flat({**maps.SHARED, **own})
+    for kind in maps.VARIANTS:
+        variants = maps.variants(kind)
+        assert variants.pop(maps.COMMITTEE) == Settings()  # nothing set
+        for name, settings in variants.items():
             assert f"{settings.model.conv}-k{settings.graph.k}" == name.split("-", 1)[1]
+
+
+def test_what_is_added_leaves_the_other_rows_as_they_are(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    asked: list[tuple[str, list[str]]] = []
+
+    def judge(phantom: Any, settings: dict[str, Settings], folder: Path) -> list[dict[str, Any]]:
+        asked.append((phantom.spec.kind, list(settings)))
+        return [{"kind": phantom.spec.kind, "variant": name} for name in settings]
+
+    monkeypatch.setattr(maps, "judge", judge)
+    monkeypatch.setattr(maps, "show", lambda rows: None)
+    old = [{"kind": kind, "variant": name, "auc": 0.5} for kind in maps.VARIANTS for name in maps.VARIANTS[kind]]
+    out = tmp_path / "maps.json"
+    out.write_text(json.dumps({"rows": old, "commit": "abc"}))
+    for _ in range(2):
+        maps.main(["--add", "--out", str(out)])
+    assert asked == [(kind, [maps.COMMITTEE]) for kind in maps.VARIANTS]
+    found = json.loads(out.read_text())
+    assert found["rows"][: len(old)] == old
+    assert (len(found["rows"]), found["commit"], list(found["added"])) == (len(old) + 2, "abc", [maps.COMMITTEE])
