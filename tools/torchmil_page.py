@@ -16,8 +16,14 @@ Written by `python -m tools.torchmil_page` from the code.
 [torchmil](https://torchmil.readthedocs.io) has many published models. {count} of them are methods here, under the same
 folds, stopping, ensembles and statistics as ours:
 
-    pip install 'jigsawmil[torchmil]'
-    jigsawmil compare --labels labels.csv --features features --methods abmil,torchmil:CLAM_SB,torchmil:PatchGCN
+<!-- not run: installs torchmil -->
+```bash
+pip install 'jigsawmil[torchmil]'
+```
+
+```bash
+jigsawmil compare --labels labels.csv --features features --methods abmil,torchmil:CLAM_SB,torchmil:PatchGCN
+```
 
 - **Defaults** are torchmil's, except the options in the column *set here*, which follow the model's paper or its
   authors' code. `width` is a linear layer with ReLU before the model, `dropout` the dropout after it. Each option of

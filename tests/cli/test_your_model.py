@@ -22,7 +22,7 @@ def test_the_page_does_what_it_says(jigsawmil, cohort: Path, tmp_path: Path, mon
     monkeypatch.chdir(tmp_path)
     monkeypatch.setattr(sys, "path", [folder for folder in sys.path if folder])
     monkeypatch.setenv("JIGSAWMIL_METHODS", "my_models")
-    commands = [shlex.split(line) for line in re.findall(r"^    jigsawmil (.*)$", text, re.MULTILINE)]
+    commands = [shlex.split(line) for line in re.findall(r"^jigsawmil (.*)$", text, re.MULTILINE)]
     assert [command[0] for command in commands] == ["compare", "report", "heatmap", "train", "predict", "export"]
     try:
         for command in commands:
