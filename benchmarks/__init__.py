@@ -6,8 +6,10 @@ import datetime
 import importlib.metadata
 import os
 import platform
+import string
 import subprocess
 import textwrap
+from functools import cache
 from pathlib import Path
 from typing import Any
 
@@ -16,21 +18,40 @@ RESULTS = ROOT / "benchmarks" / "results"
 PACKAGES = ("jigsawmil", "torch", "numpy", "scipy", "numba", "torchmil", "torch_geometric")
 
 
+LOST = " of a history that was rebased since"
+
+
+def _git(*args: str) -> str | None:
+    """What git says of the repository; None if it says nothing."""
+    try:
+        run = subprocess.run(["git", *args], cwd=ROOT, capture_output=True, text=True, check=True)
+    except (OSError, subprocess.CalledProcessError):
+        return None
+    return run.stdout.strip()
+
+
+@cache
+def history() -> tuple[str, ...] | None:
+    """All commits up to the present one; None if they are not all here: no repository, or a shallow clone."""
+    if _git("rev-parse", "--is-shallow-repository") != "false":
+        return None
+    return tuple((_git("rev-list", "HEAD") or "").split())
+
+
+def named(commit: str, digits: int = 10) -> str:
+    """A commit in a text. Says so if the history does not have it, where that can be known."""
+    own, known = commit[:digits], history()
+    looked_up = known is not None and set(own) <= set(string.hexdigits)
+    return own if not looked_up or any(one.startswith(own) for one in known or ()) else own + LOST
+
+
 def provenance() -> dict[str, Any]:
     """Commit, machine and versions that the figures belong to."""
-
-    def git(*args: str) -> str | None:
-        try:
-            run = subprocess.run(["git", *args], cwd=ROOT, capture_output=True, text=True, check=True)
-        except (OSError, subprocess.CalledProcessError):
-            return None
-        return run.stdout.strip()
-
-    changes = git("status", "--porcelain", "--", "src", "benchmarks", ":!benchmarks/results")
+    changes = _git("status", "--porcelain", "--", "src", "benchmarks", ":!benchmarks/results")
     models = [line.split(":")[1].strip() for line in _lines("/proc/cpuinfo") if line.startswith("model name")]
     return {
         "date": datetime.datetime.now(datetime.UTC).isoformat(timespec="seconds"),
-        "commit": git("rev-parse", "HEAD"),
+        "commit": _git("rev-parse", "HEAD"),
         "dirty": None if changes is None else bool(changes),
         "machine": {
             "cpu": models[0] if models else platform.processor(),
@@ -69,7 +90,7 @@ def paragraph(*sentences: str) -> str:
 def where(found: dict[str, Any]) -> str:
     """The machine and the commit that figures belong to, in a few words."""
     machine = found["machine"]
-    load, commit = f"load {machine['load']:.1f} before", f"commit {found['commit'][:7]}"
+    load, commit = f"load {machine['load']:.1f} before", f"commit {named(found['commit'], 7)}"
     return f"{machine['cpu']}, {machine['cores']} cores, {load}, {commit}"
 
 

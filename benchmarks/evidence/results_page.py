@@ -12,14 +12,15 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from .. import RESULTS, ROOT, placed, write
+from .. import RESULTS, ROOT, named, placed, write
 from .results_ensembles import develop, report
 from .results_lung import lung
 from .results_pictures import draw
 from .results_rivals import front, rivals
-from .results_sections import Found, codex, ensemble_time, jigsaw, learning, loop, standins, step, unseen
+from .results_sections import Found, codex, ensemble_time, jigsaw, learning, loop, step, unseen
 from .results_selection import choosing, selection
 from .results_settings import presets, small
+from .results_standins import standins
 
 PAGE, README = ROOT / "docs" / "results.md", ROOT / "README.md"
 COMMAND = "python -m benchmarks.evidence.results_page"
@@ -67,7 +68,7 @@ def made_by(found: Found, command: str) -> str:
     facts = [f"Made by `{command}`"]
     commits = found.get("commits") or [found.get("commit") or "unknown"]
     changed = " with changes not committed" if found.get("dirty") else ""
-    facts.append(f"commit {' and '.join(commit[:10] for commit in commits)}{changed}")
+    facts.append(f"commit {' and '.join(map(named, commits))}{changed}")
     if machine.get("cpu"):
         facts.append(f"{machine['cpu']}, {machine['cores']} cores, {machine['system']}")
     if found.get("date"):

@@ -15,7 +15,6 @@ from .jigsaw_cases import LEAST, RULES, WITHOUT
 from .results_pictures import row_name
 
 Found = Mapping[str, Any]
-STANDINS = ("BRCA", "HNSC", "COAD")
 
 
 def grid(header: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
@@ -326,36 +325,3 @@ def jigsaw_on(rows: Sequence[Found]) -> list[str]:
             lines.append([name, without, str(len(gains)), *figures])
     told = "Gain in AUROC from the jigsaw, by repeat; no interval is given because repeats share patients:"
     return [told, grid(["method", "over", "repeats", "mean gain", "least", "largest"], lines)] if lines else []
-
-
-def standins(found: Found) -> list[str]:
-    """The paper's tables on stand-ins, and what each took."""
-    parts = [
-        "The study files of the paper's Tables 1, 3, 5 and 6, unchanged (preset `paper`), on synthetic slides: 100, "
-        "101 and 78 slides of 50 to 12,050 patches with 1,024 features, three folds. **They say nothing about TCGA or "
-        "the paper's figures**: the label was planted (`arrangement`, noise 2). They show that the studies run at the "
-        "paper's size, and at what cost. AUROC, mean ± standard deviation over folds."
-    ]
-    cohorts = found["cohorts"]
-    for name, rows in found["tables"].items():
-        lines = [
-            [row, *("{:.3f} ± {:.3f}".format(*own["variants"][variant]["auc"]) for own in cohorts.values())]
-            for row, variant in rows.items()
-        ]
-        parts.append(grid([f"`{name}.toml`", *cohorts], lines))
-    if missing := [name for name in STANDINS if name not in cohorts]:
-        parts.append(f"Not run yet: {', '.join(missing)}. The command above resumes with them.")
-    took = []
-    for name, rows in found["tables"].items():
-        own = [cohort["variants"][variant] for cohort in cohorts.values() for variant in rows.values()]
-        took.append([f"`{name}.toml`", *_took(own)])
-    every = [one for cohort in cohorts.values() for one in cohort["variants"].values()]
-    took.append(["all four, each training once", *_took(every)])
-    header = ["study", "trainings", "processor minutes", "minutes on two idle cores", "memory of a process, GB"]
-    return [*parts, grid(header, took)]
-
-
-def _took(variants: Sequence[Mapping[str, Any]]) -> list[str]:
-    minutes = sum(one["processor_seconds"] for one in variants) / 60
-    memory = max(one["peak_mb"] for one in variants) / 1000
-    return [str(sum(one["jobs"] for one in variants)), f"{minutes:.0f}", f"{minutes / 2:.0f}", f"{memory:.1f}"]

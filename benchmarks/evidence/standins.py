@@ -9,12 +9,14 @@ Each training is run once and stands in every table that has it. Cohorts are run
 results grows by one when a cohort is done. A cohort that the file has already is not run again; within a cohort, the
 command resumes.
 
-Time is processor time, which other programs on the machine change little, and which two idle cores halve.
+Processor time is changed little by other programs on the machine. Wall time is given beside it: of each variant, the
+seconds of training and predicting of its jobs; of a cohort, from start to end, unless it had been begun before.
 """
 
 import argparse
 import hashlib
 import json
+import time
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, replace
 from pathlib import Path
@@ -89,6 +91,7 @@ def outcome(run: Run) -> dict[str, Any]:
             "auc": [float(row["auc_mean"]), float(row["auc_std"])],
             "jobs": len(jobs),
             "processor_seconds": round(sum(job.seconds["processor"] for job in jobs)),
+            "wall_seconds": round(sum(job.seconds["fit"] + job.seconds["predict"] for job in jobs)),
             "peak_mb": max((job.peak_mb for job in jobs if job.peak_mb), default=None),
         }
     return found
@@ -107,8 +110,11 @@ def main(arguments: Sequence[str] | None = None) -> None:
         if cohort in cohorts:
             print(f"{cohort}: already in {options.out}")
             continue
-        run = run_cohort(study, cohort, options.work / cohort, options.processes)
+        folder, began = options.work / cohort, time.monotonic()
+        whole = not folder.exists()
+        run = run_cohort(study, cohort, folder, options.processes)
         cohorts[cohort] = {"asked": asked(study, cohort), "variants": outcome(run), **provenance()}
+        cohorts[cohort]["elapsed_seconds"] = round(time.monotonic() - began) if whole else None
         cohorts[cohort]["commits"] = sorted({str(job.origin.get("commit"))[:10] for job in run.jobs})
         values = {"command": COMMAND, "processes": options.processes, "tables": rows, "cohorts": cohorts}
         values |= provenance() | {"commits": sorted({c for own in cohorts.values() for c in own["commits"]})}

@@ -13,6 +13,8 @@ benchmarks: Any = importlib.import_module("benchmarks")
 def test_a_page_has_the_figures_that_were_measured(name: str) -> None:
     module = importlib.import_module(f"benchmarks.{name}")
     page = module.PAGE.read_text()
+    if benchmarks.history() is None:  # where no commit can be looked up
+        page = page.replace(benchmarks.LOST, "")
     assert benchmarks.placed(page, module.COMMAND, module.table(json.loads(module.RESULT.read_text()))) == page
 
 
