@@ -31,6 +31,8 @@ from jigsawmil.slides.extract_many import _read, write_account
 from jigsawmil.slides.extract_one import Extracted
 from jigsawmil.train.trained_on import TrainedSlide, read_trained_on, write_trained_on
 
+from .fixtures.disk import full_disk
+
 LEAVE = """
 import sys
 from pathlib import Path
@@ -224,6 +226,40 @@ def test_json_has_null_for_what_is_no_number(tmp_path: Path) -> None:
     write_json(tmp_path / "x.json", {"a": [math.nan, (1.5, -math.inf)], "b": {"c": math.nan, "d": "nan"}})
     text = (tmp_path / "x.json").read_text()
     assert json.loads(text, parse_constant=pytest.fail) == {"a": [None, [1.5, None]], "b": {"c": None, "d": "nan"}}
+
+
+@pytest.mark.skipif(os.name != "posix", reason="folders are synced on POSIX systems")
+def test_content_and_name_are_on_the_disk_when_a_write_is_over(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    done: list[str] = []
+    sync, rename = os.fsync, os.replace
+
+    def look(file: int) -> None:
+        there = {path.stat().st_ino: path.name.split(".")[-1] for path in [tmp_path, *tmp_path.rglob("*")]}
+        done.append(there[os.fstat(file).st_ino])
+        sync(file)
+
+    def move(old: Path, new: Path) -> None:
+        done.append("renamed")
+        rename(old, new)
+
+    monkeypatch.setattr(os, "fsync", look)
+    monkeypatch.setattr(os, "replace", move)
+    with replacing(tmp_path / "model") as temporary:
+        temporary.touch()
+    assert done == ["partial", "renamed", tmp_path.name]
+    done.clear()
+    with new_folder(tmp_path / "job") as folder:
+        (folder / "plots").mkdir()
+        (folder / "plots" / "curve").touch()
+    assert sorted(done[:3]) == ["curve", "partial", "plots"]
+    assert done[3:] == ["renamed", tmp_path.name]
+
+
+def test_a_full_disk_says_which_file_it_is_about(tmp_path: Path) -> None:
+    with full_disk(after=100), pytest.raises(OSError, match="too large") as error, new_folder(tmp_path / "job") as job:
+        write_json(job / "job.json", {"a": "b" * 200})
+    assert error.value.filename == str(tmp_path / "job" / "job.json")
+    assert names(tmp_path) == []
 
 
 @pytest.mark.skipif(os.name != "posix", reason="modes of files are of POSIX systems")

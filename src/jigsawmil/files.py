@@ -53,7 +53,10 @@ def replacing(path: Path) -> Iterator[Path]:
         yield temporary
         if temporary.is_file():
             _settle(temporary)
-        os.replace(temporary, path)
+        _rename(temporary, path)
+    except OSError as error:
+        _name(error, temporary, path)
+        raise
     finally:
         temporary.unlink(missing_ok=True)
 
@@ -80,12 +83,14 @@ def new_folder(path: Path) -> Iterator[Path]:
     temporary.mkdir(parents=True)
     try:
         yield temporary
-        for file in temporary.rglob("*"):
-            if file.is_file():
-                _settle(file)
+        for item in [*temporary.rglob("*"), temporary]:
+            (_settle if item.is_file() else _settle_folder)(item)
         with suppress(FileNotFoundError):
             path.rmdir()  # a folder cannot replace another one on every system
-        os.replace(temporary, path)
+        _rename(temporary, path)
+    except OSError as error:
+        _name(error, temporary, path)
+        raise
     finally:
         shutil.rmtree(temporary, ignore_errors=True)
 
@@ -233,6 +238,30 @@ def _settle(file: Path) -> None:
         file.chmod(0o666 & ~_UMASK)
     with open(file, "rb+") as opened:
         os.fsync(opened.fileno())
+
+
+def _rename(temporary: Path, path: Path) -> None:
+    """Give content its name, and put the name on the disk."""
+    os.replace(temporary, path)
+    _settle_folder(path.parent)
+
+
+def _settle_folder(folder: Path) -> None:
+    """Put the names in a folder on the disk, as far as the system lets a program do so."""
+    if os.name != "posix":
+        return
+    with suppress(OSError):  # some network file systems refuse it
+        opened = os.open(folder, os.O_RDONLY)
+        try:
+            os.fsync(opened)
+        finally:
+            os.close(opened)
+
+
+def _name(error: OSError, temporary: Path, path: Path) -> None:
+    """Say which file an error is about, by its lasting name: that of a full disk names none."""
+    if error.errno is not None:
+        error.filename = str(error.filename or path).replace(str(temporary), str(path))
 
 
 def _beside(path: Path) -> Path:

@@ -20,6 +20,8 @@ from jigsawmil.study.plan import plan
 from jigsawmil.study.runner import cross_validate
 from jigsawmil.study.study import Study
 
+from ..fixtures.disk import full_disk
+
 StudyOf = Callable[..., Study]
 
 
@@ -47,6 +49,19 @@ def test_two_processes_give_the_bytes_of_one(tmp_path: Path, phantom: Path, stud
     assert sorted(event.job.fold for event in events if event.ended) == [0, 1]
     assert {event.epoch.epoch for event in events if event.epoch} == {1, 2}
     assert not multiprocessing.active_children()
+
+
+def test_a_full_disk_fails_a_job_in_one_sentence(tmp_path: Path, phantom: Path, study_of: StudyOf) -> None:
+    study = study_of(phantom, ("abmil",))
+    jobs = plan(study, tmp_path)[0]
+    events: list[Event] = []
+    with full_disk(after=3000):  # the weights are larger, the tables are not
+        run_local(jobs[:1], 1, events.append)
+    [error] = [event.error for event in events if event.ended]
+    assert error is not None
+    assert error.startswith("[Errno 27] File too large: '")
+    assert str(jobs[0].folder / "model.safetensors") in error
+    assert "Traceback" not in error
 
 
 def test_a_worker_that_is_killed_is_a_failure_and_not_a_hang(tmp_path: Path, phantom: Path, study_of: StudyOf) -> None:

@@ -8,7 +8,7 @@ from pathlib import Path
 import numpy as np
 from numpy.typing import NDArray
 from safetensors import SafetensorError, safe_open
-from safetensors.numpy import save_file
+from safetensors.numpy import save
 
 from ..errors import StudyError
 from ..files import check_readable
@@ -17,7 +17,8 @@ CHECKSUMS = "checksums"  # in the header; files of older versions have none
 
 
 def write_attention(path: Path, arrays: Mapping[str, NDArray]) -> None:
-    save_file(dict(arrays), path, metadata={CHECKSUMS: json.dumps({name: _sum(own) for name, own in arrays.items()})})
+    sums = json.dumps({name: _sum(own) for name, own in arrays.items()})
+    path.write_bytes(save(dict(arrays), {CHECKSUMS: sums}))
 
 
 def read_attention(path: Path, names: Sequence[str]) -> tuple[str, NDArray, NDArray] | None:

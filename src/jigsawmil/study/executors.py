@@ -79,11 +79,13 @@ def _tell(listen: Listener, job: Job, epoch: Epoch) -> None:
 
 
 def attempt(job: Job, on_epoch: Callable[[Epoch], None], worker: Worker) -> str | None:
-    """None, or what went wrong: a message if the input is at fault, a traceback if we are."""
+    """None, or what went wrong: a message if the input or the disk is at fault, a traceback if we are."""
     try:
         run_job(job, on_epoch, worker)
     except JigsawmilError as error:
         return str(error)
+    except OSError as error:
+        return f"{error}. Free space there, or correct the permissions."
     except Exception:
         return traceback.format_exc()
     return None

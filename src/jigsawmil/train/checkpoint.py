@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any
 
 from safetensors import SafetensorError
-from safetensors.torch import load_file, save_file
+from safetensors.torch import load_file, save
 
 from ..bags.digest import digest, whole_mark
 from ..bags.provenance import Encoding
@@ -101,7 +101,7 @@ def save_model(folder: str | Path, model: Model | Ensemble, card: ModelCard) -> 
         return
     weights = {name: value.detach().cpu().contiguous().clone() for name, value in model.state_dict().items()}
     with replacing(folder / WEIGHTS) as temporary:
-        save_file(weights, temporary)
+        temporary.write_bytes(save(weights))  # unlike save_file, in errors that say what the disk said
     if card.trained_on:
         write_trained_on(card.trained_on, folder / TRAINED_ON)
     apart = ("members", "member_weights", "trained_on")  # of an ensemble, or in a file of its own

@@ -5,7 +5,7 @@ from pathlib import Path
 from typing import Any
 
 from safetensors import safe_open
-from safetensors.torch import save_file
+from safetensors.torch import save
 from torch import Tensor
 
 from ..errors import StudyError
@@ -18,7 +18,7 @@ State = tuple[dict[str, Tensor], dict[str, Any]]  # tensors, and what JSON can h
 def save_state(path: Path, tensors: dict[str, Tensor], values: dict[str, Any]) -> None:
     with replacing(path) as temporary:
         flat = {name: value.detach().cpu().contiguous().clone() for name, value in tensors.items()}
-        save_file(flat, temporary, metadata={"state": json.dumps(values)})
+        temporary.write_bytes(save(flat, {"state": json.dumps(values)}))
 
 
 def load_state(path: Path) -> State:
