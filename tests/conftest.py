@@ -11,6 +11,8 @@ from typing import Any, NamedTuple
 
 import pytest
 
+from .fixtures.outcomes import outcome_cohort, outcome_given, outcome_options  # noqa: F401
+
 os.environ["OMP_NUM_THREADS"] = "1"  # small tensors on several threads spend their time waiting for one another
 os.environ["JIGSAWMIL_CACHE_GB"] = "0"  # prepared slides are kept on disk in the tests of that
 # Ray's own 15 leaves a worker about 1 % of a core beside tests that compute

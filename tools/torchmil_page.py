@@ -3,7 +3,7 @@
 import json
 from pathlib import Path
 
-from jigsawmil.nn import torchmil_models
+from jigsawmil.nn import torchmil_models, torchmil_table
 from jigsawmil.nn.torchmil_table import REFUSED, TORCHMIL, TorchmilModel
 
 from . import ROOT
@@ -30,11 +30,15 @@ jigsawmil compare --labels labels.csv --features features --methods abmil,torchm
   torchmil's class can be given: `--option att_dim=64`, in a study file `options = {{att_dim = 64}}`.
 - **Adjacency** is our sparse graph without self-loops, normalised by degree as torchmil's data sets do it. Each patch
   is joined to the 8 around it (`k = 8`), unless you give another `--k`.
-- **Loss** is the sum of the model's own losses, as torchmil's trainer has it; training stops by the log loss of the
-  validation patients, as for every method.
+- **Loss** is the sum of the model's own losses in classification, as torchmil's trainer has it; in regression and
+  survival it is the task's (`--loss`). Training stops by the task's loss of the validation patients, as for every
+  method.
 - **Maps** show attention if the model gives one for each patch, and input attribution otherwise.
-- **Tasks:** torchmil's models give one logit, so only binary tasks; others are refused.
-- The adapter is one file of {lines} lines, `nn/torchmil_models.py`, beside the table that this page shows.
+- **Tasks:** torchmil's models give one logit, so they take binary tasks. Those without a loss beside the cross-entropy
+  take regression and survival with `--loss cox`, too: {plain}.
+  Other tasks are refused before anything runs.
+- The adapter is one file of {lines} lines, `nn/torchmil_models.py`. The table that this page shows is a second file of
+  {table} lines, `nn/torchmil_table.py`.
 
 | method | graph | positions | set here | losses beside the cross-entropy | map | remarks |
 | --- | --- | --- | --- | --- | --- | --- |
@@ -56,10 +60,13 @@ def row(name: str, about: TorchmilModel) -> str:
 
 
 def page() -> str:
-    lines = len(Path(torchmil_models.__file__).read_text().splitlines())
+    files = {"lines": torchmil_models, "table": torchmil_table}
+    facts = {name: len(Path(str(file.__file__)).read_text().splitlines()) for name, file in files.items()}
+    plain = ", ".join(name for name, about in TORCHMIL.items() if not about.loss)
+    head = HEAD.format(count=len(TORCHMIL), plain=plain, **facts)
     rows = [row(name, about) for name, about in TORCHMIL.items()]
     refused = [f"| {name} | {reason} |\n" for name, reason in REFUSED.items()]
-    return HEAD.format(count=len(TORCHMIL), lines=lines) + "".join(rows) + TAIL + "".join(refused)
+    return head + "".join(rows) + TAIL + "".join(refused)
 
 
 def main() -> None:

@@ -19,6 +19,7 @@ from jigsawmil.nn.batch import Batch
 from jigsawmil.nn.model import Output
 from jigsawmil.nn.options import Method
 from jigsawmil.study.study_file import read_study
+from jigsawmil.tasks import get_task
 from jigsawmil.train.choice import Choice
 from jigsawmil.train.settings import Settings
 from jigsawmil.train.training import Training
@@ -146,6 +147,25 @@ def test_a_loss_of_its_own_is_what_is_trained(batch: Batch) -> None:
     model = build_model("own", 6)
     losses = Training(model, Settings(device="cpu").train).step(batch, torch.tensor([1]), torch.Generator())
     assert losses.mil == pytest.approx([build_model("own", 6)(batch).logits.item() ** 2 + 1])
+
+
+@pytest.mark.usefixtures("registered")
+@pytest.mark.parametrize(
+    ("task", "classes", "losses"), [("survival", 4, ("nll", "cox")), ("regression", 1, ("huber", "squared"))]
+)
+def test_the_setting_loss_is_that_of_a_model_from_elsewhere_too(
+    batch: Batch, task: str, classes: int, losses: tuple[str, str]
+) -> None:
+    labels = torch.tensor([[4.0, 1.0]]) if task == "survival" else torch.tensor([4.0])
+    found = []
+    for loss in losses:
+        settings = Settings(method="weighted", loss=loss)
+        model = build_model("weighted", 6, task=task, classes=classes, loss=settings.model.loss)
+        head = get_task(task).head_for(1, classes, loss)
+        mil, _ = model.losses(batch, labels, torch.Generator())
+        assert torch.equal(mil, head.loss(model(batch).logits, labels))
+        found.append(mil)
+    assert not torch.equal(*found)
 
 
 @pytest.mark.usefixtures("registered")

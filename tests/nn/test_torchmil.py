@@ -138,16 +138,32 @@ def test_a_name_that_is_none(name: str, told: str) -> None:
 
 
 def test_what_it_refuses(batch: Batch) -> None:
-    with pytest.raises(ConfigError, match="one question of yes or no; this task asks for 4"):
-        build_model("torchmil:ABMIL", 6, task="multiclass", classes=4)
-    with pytest.raises(ConfigError, match="the targets of this task are measured values"):
-        build_model("torchmil:ABMIL", 6).losses(batch, torch.tensor([1.5]), torch.Generator())
+    for task, classes in (("multiclass", 4), ("survival", 4)):
+        with pytest.raises(ConfigError, match=f"give one logit; {task} asks for 4"):
+            build_model("torchmil:ABMIL", 6, task=task, classes=classes)
+    with pytest.raises(ConfigError, match=r"a further loss \(instances.*the task is regression. Choose ABMIL, CAMIL"):
+        build_model("torchmil:CLAM_SB", 6, task="regression", classes=1)
     with pytest.raises(ConfigError, match=r"found 'att_din', expected of .* Did you mean 'att_dim'"):
         Settings.from_flat({"method": "torchmil:ABMIL", "options": {"att_din": 3}})
     with pytest.raises(ConfigError, match=r"torchmil refuses its options .*Invalid distill_mode"):
         build_model("torchmil:DTFDMIL", 6, options={"distill_mode": "none"})
     with pytest.raises(ConfigError, match="SETMIL: a: found 40 patches on a grid of"):
         build_model("torchmil:SETMIL", 6)(batch)
+
+
+@pytest.mark.parametrize(("task", "loss", "classes"), [("regression", "squared", 1), ("survival", "cox", 4)])
+def test_it_learns_a_value_or_a_hazard_ratio_by_the_loss_of_the_task(
+    batch: Batch, task: str, loss: str, classes: int
+) -> None:
+    torch.manual_seed(0)
+    model = build_model("torchmil:ABMIL", 6, task=task, classes=classes, loss=loss).eval()
+    labels = torch.tensor([1.5]) if task == "regression" else torch.tensor([[1.5, 1.0]])
+    mil, _ = model.losses(batch, labels, torch.Generator())
+    assert torch.equal(mil, model.head.loss(model(batch).logits, labels))
+    mil.sum().backward()
+    assert all(weight.grad is not None for weight in model.parameters())
+    assert not model.own_loss
+    assert build_model("torchmil:ABMIL", 6).own_loss
 
 
 def test_its_graph_is_that_of_the_eight_around_unless_another_is_given() -> None:

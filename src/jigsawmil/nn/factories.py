@@ -1,6 +1,7 @@
 """Models that the package does not have, as methods: the factory behind a name, and the options that it takes.
 
-A factory is called as `factory(in_dim=..., logits=..., **options)` and returns an `nn.Module` (see `nn/foreign.py`).
+A factory is called as `factory(in_dim=..., logits=..., **options)` and returns an `nn.Module` (see `nn/foreign.py`). If
+it has an argument `task`, it is given the task's name.
 """
 
 import inspect
@@ -21,6 +22,7 @@ GROUP = "jigsawmil.methods"  # of entry points: name -> package.module:factory
 TRUSTED = "JIGSAWMIL_METHODS"  # environment variable: modules that a model's folder may name, comma separated
 ADAPTERS = {"torchmil": f"{__package__}.torchmil_models"}  # first part of a name -> our module that makes its models
 GIVEN = ("in_dim", "logits")  # what every factory is given
+TASK = "task"  # given to those that have an argument of this name: the name of the task
 
 
 @dataclass(frozen=True)
@@ -38,7 +40,11 @@ class Factory:
         """Names of its options, and whether it takes others, too."""
         parameters = _parameters(self.make, self.path)
         names = [name for name, p in parameters.items() if p.kind in (p.KEYWORD_ONLY, p.POSITIONAL_OR_KEYWORD)]
-        return [n for n in names if n not in GIVEN], any(p.kind is p.VAR_KEYWORD for p in parameters.values())
+        return [n for n in names if n not in (*GIVEN, TASK)], any(p.kind is p.VAR_KEYWORD for p in parameters.values())
+
+    def asked(self, task: str) -> dict[str, str]:
+        """What it is given because it asks for it."""
+        return {TASK: task} if TASK in _parameters(self.make, self.path) else {}
 
     def check(self, options: Mapping[str, Any]) -> None:
         """Refuse options that it does not take, naming the nearest, and the lack of one that it needs."""

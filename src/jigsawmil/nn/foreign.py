@@ -3,7 +3,8 @@
 What a factory returns is an `nn.Module` with
 
 - `forward(batch)`: logits (bag, logit); or logits and attention (patch,), weights of at least 0; or an `Output`.
-- `loss(batch, labels)`, if it has a loss of its own: (bag,), used in training in place of the task's.
+- `loss(batch, labels)`, if it has a loss of its own: (bag,), used in training in place of the task's, whatever the
+  setting `loss` says.
 - `contributions(batch)`, if it can state them: what each patch adds to the logits, (patch, logit).
 """
 
@@ -36,7 +37,7 @@ class ForeignModel(Model):
         self.memory = head.memory  # but what it knows of the targets is
         with torch.no_grad():
             self.logits = head(torch.zeros(1, 1)).shape[1]
-        module = factory.make(in_dim=config.in_dim, logits=self.logits, **options)
+        module = factory.make(in_dim=config.in_dim, logits=self.logits, **factory.asked(config.task), **options)
         if not isinstance(module, nn.Module):
             raise ConfigError(f"{factory.path}: returned {type(module).__name__}, expected a torch.nn.Module.")
         if not any(parameter.requires_grad for parameter in module.parameters()):
@@ -46,6 +47,7 @@ class ForeignModel(Model):
                 f"{factory.path}: {', '.join(odd)} of its state are not tensors; model files hold tensors only."
             )
         self.module: Any = module
+        self.own_loss = hasattr(module, "loss")
 
     def forward(self, batch: Batch) -> Output:
         found = self.module(batch)
@@ -61,7 +63,7 @@ class ForeignModel(Model):
         return Output(self.head.in_units(logits), self._weights(attention, batch), hidden, None, embedding)
 
     def losses(self, batch: Batch, labels: Tensor, generator: torch.Generator) -> tuple[Tensor, Tensor]:
-        if not hasattr(self.module, "loss"):
+        if not self.own_loss:
             return super().losses(batch, labels, generator)
         loss = self.module.loss(batch, labels)
         self._check("loss", loss, (len(batch),))

@@ -73,6 +73,7 @@ class Model(nn.Module, ABC):
     head: Head  # its loss and probabilities
     jigsaw: Jigsaw | None
     covariates: CovariateCode | None  # the last columns of the head's weight are theirs
+    own_loss: bool = False  # it is trained with a loss that is not the task's
 
     @abstractmethod
     def forward(self, batch: Batch) -> Output: ...

@@ -13,8 +13,9 @@ from torch import Tensor, nn
 
 from ..config import did_you_mean
 from ..errors import ConfigError
+from ..tasks import get_task
 from .batch import Batch
-from .factories import GIVEN
+from .factories import GIVEN, TASK
 from .torchmil_table import REFUSED, TORCHMIL, TorchmilModel
 
 try:
@@ -31,14 +32,22 @@ MOST_CELLS = 64 * 64  # of the grid on which SETMIL puts patches; all attend to 
 class TorchmilModule(nn.Module):
     """One of torchmil's models behind `forward(batch)`: each bag goes through it by itself."""
 
-    def __init__(self, name: str, in_dim: int, logits: int, options: dict[str, Any]) -> None:
+    def __init__(self, name: str, in_dim: int, logits: int, task: str, options: dict[str, Any]) -> None:
         super().__init__()
+        self.name, self.about, kind = name, TORCHMIL[name], getattr(torchmil.models, name)
         if logits != 1:
             raise ConfigError(
-                f"torchmil:{name}: torchmil's models answer one question of yes or no; this task asks for {logits} "
-                "logits. Choose a binary task, or a method of ours."
+                f"torchmil:{name}: torchmil's models give one logit; {task} asks for {logits}. Choose a binary task, "
+                "regression, or survival with the loss cox; or a method of ours."
             )
-        self.name, self.about, kind = name, TORCHMIL[name], getattr(torchmil.models, name)
+        if get_task(task).of_classes:
+            self.loss = self._loss
+        elif self.about.loss:
+            raise ConfigError(
+                f"torchmil:{name}: torchmil trains it with a further loss ({self.about.loss}), which is made for two "
+                f"classes; the task is {task}. Choose {', '.join(n for n, m in TORCHMIL.items() if not m.loss)}; or a "
+                "method of ours."
+            )
         settings = {**self.about.defaults, **options}
         first, size = _features(name, in_dim, settings)
         try:
@@ -64,13 +73,8 @@ class TorchmilModule(nn.Module):
             weights.append(values.reshape(-1).softmax(0) if scores else values.reshape(-1))
         return torch.stack(logits), torch.cat(weights)
 
-    def loss(self, batch: Batch, labels: Tensor) -> Tensor:
+    def _loss(self, batch: Batch, labels: Tensor) -> Tensor:
         """The sum of the model's own losses, as torchmil's trainer has it. (bag,)"""
-        if labels.is_floating_point() or labels.ndim != 1:
-            raise ConfigError(
-                f"torchmil:{self.name}: torchmil's models answer one question of yes or no; the targets of this task "
-                "are measured values. Choose a binary task, or a method of ours."
-            )
         each = []
         with self._apart(batch.features.device):
             for bag, label in zip(self._bags(batch), labels, strict=True):
@@ -171,14 +175,15 @@ def factory(name: str) -> Callable[..., nn.Module]:
     """Called as factory(in_dim=..., logits=..., **options); its options are those of torchmil's class, and ours."""
     about: TorchmilModel = TORCHMIL[name]
 
-    def make(in_dim: int, logits: int, **options: Any) -> nn.Module:
-        return TorchmilModule(name, in_dim, logits, options)
+    def make(in_dim: int, logits: int, task: str, **options: Any) -> nn.Module:
+        return TorchmilModule(name, in_dim, logits, task, options)
 
     theirs = inspect.signature(getattr(torchmil.models, name)).parameters
-    names = [*GIVEN, *dict.fromkeys([*about.defaults, *(n for n in theirs if n not in OURS)])]
+    given = (*GIVEN, TASK)
+    names = [*given, *dict.fromkeys([*about.defaults, *(n for n in theirs if n not in OURS)])]
     keyword = inspect.Parameter.KEYWORD_ONLY
     parameters = [
-        inspect.Parameter(n, keyword, default=None if n not in GIVEN else inspect.Parameter.empty) for n in names
+        inspect.Parameter(n, keyword, default=None if n not in given else inspect.Parameter.empty) for n in names
     ]
     for key, value in {"graph": about.graph, "positions": about.positions}.items():
         setattr(make, key, value)

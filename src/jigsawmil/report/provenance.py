@@ -4,6 +4,7 @@ from collections import Counter
 from collections.abc import Iterable, Mapping
 from typing import Any
 
+from ..nn.options import peek_method
 from ..study.gather import by_reason
 from ..study.run import Run
 from ..synthetic.phantom_options import is_phantom
@@ -126,9 +127,10 @@ def _presets(variants: Iterable[Settings]) -> str:
 
 def _loss(run: Run, variant: str) -> str:
     """What a variant minimises; empty if its cohorts' tasks have one loss each."""
-    loss = known_settings(run.settings[variant]).model.loss
+    settings = known_settings(run.settings[variant])
+    loss, own = settings.model.loss, ", unless the model has a loss of its own" * peek_method(settings.method).foreign
     found = {get_task(run.task(cohort)).loss_words(loss): None for cohort in run.cohorts}
-    return "".join(f" Loss: {words}." for words in found if words)
+    return "".join(f" Loss: {words}{own}." for words in found if words)
 
 
 def _chosen(run: Run, variant: str) -> str:

@@ -3,7 +3,7 @@
 import csv
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from itertools import product
+from itertools import chain, product
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -21,6 +21,7 @@ from ..train.decision import Decision
 from ..train.ensemble import splits_of_members
 from ..train.identity import features_changes, features_record, fingerprint
 from ..train.places import check_places
+from ..train.possible import check_models
 from ..train.settings import Settings
 from ..train.train_model import check_patients
 from .job import Job
@@ -49,12 +50,19 @@ def prepare(study: Study) -> tuple[dict[str, Cohort], Folds]:
     for cohort in cohorts.values():
         check_places(cohort, study.variants.values(), shuffled=study.shuffle_control)
         check_covariates(cohort, study.variants.values())
+        model_notes(study, cohort)
     if any(settings.level == "patient" for settings in study.variants.values()):
         for cohort in cohorts.values():
             check_patients(cohort)
     return cohorts, {
         (name, seed): _folds(study, name, cohort, seed) for name, cohort in cohorts.items() for seed in study.seeds
     }
+
+
+def model_notes(study: Study, cohort: Cohort) -> list[str]:
+    """What to say of the models of a study on a cohort; refuses those that cannot be trained on it."""
+    offered = [choice.candidates(study.variants[name]).values() for name, choice in study.choices.items()]
+    return check_models(cohort, [*study.variants.values(), *chain.from_iterable(offered)])
 
 
 def expand(

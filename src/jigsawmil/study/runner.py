@@ -10,7 +10,7 @@ from .choosing import choice_tables, decisions_of, expand_inner, where_of
 from .executors import Event, Listener, run_local
 from .gather import by_reason, gather, whole
 from .job import Job
-from .plan import expand, prepare, refuse_other_settings, unrecorded_note
+from .plan import expand, model_notes, prepare, refuse_other_settings, unrecorded_note
 from .run import Run, open_run
 from .run_folder import RunFolder
 from .study import Study
@@ -83,6 +83,8 @@ def cross_validate(
             raise StudyError(
                 f"{len(failed)} of {len(inner) + len(jobs)} jobs failed, and no method has finished all folds.\n{told}"
             )
-        notes = {name: [unrecorded_note(count)] for name, count in unknown.items()}
+        notes = {name: model_notes(study, cohort) for name, cohort in cohorts.items()}
+        for name, count in unknown.items():
+            notes[name].append(unrecorded_note(count))
         gather(study, out, jobs, cohorts, failed, choice_tables(inner, decisions), notes)
     return open_run(out)

@@ -22,6 +22,7 @@ from .apply import apply_model
 from .checkpoint import load_model, save_model
 from .covariates import check_covariates
 from .places import check_places
+from .possible import check_models
 from .presets import DEFAULT_PRESET, preset_method
 from .settings import Settings, base_values, settings_doc
 from .train_model import together, train_members
@@ -50,6 +51,7 @@ class SlideEstimator(BaseEstimator):
         settings.check_options()
         check_places(cohort, [settings])
         check_covariates(cohort, [settings])
+        check_models(cohort, [settings])
         whole = Fold(train=tuple(map(str, cohort.slide_ids)), test=())
         trained = train_members(cohort, whole, settings, self.seed, memory_gb=1e3)
         self.model_, self.card_ = together(cohort, trained, settings)

@@ -6,12 +6,10 @@ from pathlib import Path
 from ..cohort.covariates import columns_text
 from ..cohort.inner_splits import inner_split
 from ..cohort.splits import Fold
-from ..config import require
 from ..errors import SplitError
 from ..nn.model import Model, seeded_model
 from ..nn.options import METHODS
 from ..nn.regression import PooledRegression
-from ..tasks import get_task
 from .checkpoint import ModelCard
 from .config import AUTO
 from .covariates import begin_with_covariates
@@ -43,8 +41,6 @@ def fit_split(
 
     member: its number in an ensemble, which gives it a seed of its own."""
     cohort, config = feed.cohort, settings.train
-    weighable = get_task(cohort.task).calls_classes or not config.class_weights
-    require("class_weights", config.class_weights, weighable, f"false: {cohort.task} predicts no class")
     train, val = list(split.train), list(split.val)
     own = fold_seed(seed, fold, member)
     columns = columns_text(cohort.covariates)

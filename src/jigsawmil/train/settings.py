@@ -30,8 +30,8 @@ if TYPE_CHECKING:
 
 LEVELS = ("slide", "patient")
 OPTIONS = "options"
-# settings that say nothing to a model from elsewhere
-OF_PARTS = {s.name.rstrip("_") for part in (ModelOptions, LambdaConfig) for s in settings_of(part)} - {OPTIONS}
+# settings that say nothing to a model from elsewhere; the loss is the task's
+OF_PARTS = {s.name.rstrip("_") for part in (ModelOptions, LambdaConfig) for s in settings_of(part)} - {OPTIONS, "loss"}
 
 
 @dataclass(frozen=True, kw_only=True, init=False)

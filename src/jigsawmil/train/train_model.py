@@ -26,6 +26,7 @@ from .fold import fit_split, make_card
 from .identity import features_record, fingerprint
 from .out_of_fold import Held, assess, predict_held_out
 from .places import check_places
+from .possible import check_models
 from .settings import Settings
 from .weights import learn_weights
 
@@ -65,6 +66,7 @@ def train_model(
     refuse_model(out)
     check_places(cohort, [settings])
     check_covariates(cohort, [settings])
+    check_models(cohort, choice.candidates(settings).values() if choice is not None else [settings])
     if settings.level == "patient":
         check_patients(cohort)
     whole = Fold(train=tuple(map(str, cohort.slide_ids)), test=())
