@@ -43,7 +43,7 @@ def test_a_healthy_machine(jigsawmil: Any, tmp_path: Path, monkeypatch: pytest.M
 
 def test_a_wrong_kernel_is_named(jigsawmil: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     def doubled(*args: Any) -> Any:
-        dy, ds, dt = csr.attention_backward(*args)
+        dy, ds, dt = CPU.attention_backward(*args)
         return 2 * dy, ds, dt
 
     monkeypatch.setattr(kernels, "CPU", CPU._replace(attention_backward=doubled))

@@ -428,5 +428,5 @@ def test_hostile_files_are_refused_in_a_sentence(refused: Said, given, tmp_path:
 
 def test_a_demo_leaves_a_folder_of_something_else_alone(refused: Said, tmp_path: Path) -> None:
     (tmp_path / "notes.txt").write_text("mine")
-    assert "expected a new or empty folder" in refused("demo", "--out", tmp_path)
+    assert "Give a new or empty folder" in refused("demo", "--out", tmp_path)
     assert [path.name for path in tmp_path.iterdir()] == ["notes.txt"]

@@ -56,7 +56,7 @@ def test_a_cohort_has_them_with_every_slide(features: Path, tmp_path: Path) -> N
     ("cells", "message"),
     [
         (["61", "62", "old"], r"'age' holds numbers and also 'old'; expected numbers only, or categories only"),
-        (["61", "61", "61"], r"'age' is '61' everywhere"),
+        (["61", "61", "61"], r"'age' is '61' in every row"),
         (["", "NA", "unknown"], r"'age' is empty"),
     ],
 )

@@ -151,7 +151,7 @@ def test_patients_are_taken_from_barcodes_whatever_the_other_names(tmp_path: Pat
     table = read_labels(write(tmp_path / "u.csv", "slide_id,label\n" + mixed))
     assert column(table, "patient_id") == ["TCGA-3C-AALI"] * 3 + ["other"]
     assert column(table, "site") == ["3C"] * 3 + [""]
-    assert "slides by other names (other) count as one patient each" in table.notes[0]
+    assert "slides with other names (other) count as one patient each" in table.notes[0]
     assert "--patient-column" in table.notes[0]
 
 

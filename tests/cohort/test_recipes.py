@@ -200,7 +200,7 @@ def test_a_code_without_institution_stays_and_is_told(tmp_path: Path) -> None:
     sites = write(tmp_path / "sites.csv", "TSS Code;Source Site\n05;Indivumed\n")
     made = make_labels("tcga-nsclc", pan_cancer(tmp_path, "05-0001 LUAD L 0 NA", "ZZ-0002 LUSC L 0 NA"), sites=sites)
     assert made.labels["site"].tolist() == ["Indivumed", "ZZ"]
-    assert any("stay codes: ZZ" in note for note in made.notes)
+    assert any("kept as codes: ZZ" in note for note in made.notes)
 
 
 @pytest.mark.parametrize(

@@ -68,5 +68,5 @@ def test_an_option_that_is_none_is_refused(model: Path, cohort: Path, tmp_path: 
         jigsawmil.predict_slides(model, cohort / "features", out=tmp_path / "p.csv", wheights="x")
     slide = tmp_path / "x.svs"
     slide.write_bytes(b"")
-    with pytest.raises(ConfigError, match="one after the other"):
+    with pytest.raises(ConfigError, match="in two commands"):
         jigsawmil.predict_slides(model, slide, out=tmp_path / "p.csv", unit="px")

@@ -63,7 +63,7 @@ def test_paths_that_lead_nowhere_are_named(tmp_path):
     with pytest.raises(FeatureError, match=r"gone\.h5: no such file"):
         read_bag(tmp_path / "gone.h5")
     (tmp_path / "a.csv").write_text("")
-    with pytest.raises(FeatureError, match="no known feature file"):
+    with pytest.raises(FeatureError, match="is no feature file"):
         read_bag(str(tmp_path / "a.csv"))
-    with pytest.raises(FeatureError, match="no known feature file"):
+    with pytest.raises(FeatureError, match=r"found a folder, expected one feature file.*SLIDE\.h5"):
         read_bag(tmp_path)
