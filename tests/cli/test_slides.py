@@ -76,7 +76,7 @@ def test_what_cannot_be_read_is_told_and_does_not_stop_the_rest(
     ran = jigsawmil("tissue", *slides, "--out", tmp_path / "out", "--quiet")
     assert ran.code == 1
     assert "broken.svs: no slide format" in ran.err
-    assert "plain.png: the slide does not say how large its pixels are" in ran.err
+    assert "plain.png: the slide does not state its resolution" in ran.err
     assert "--slide-mpp" in ran.err
     assert "0001.tif: " in ran.out
     ran = jigsawmil("tissue", tmp_path / "plain.png", "--slide-mpp", 0.5, "--out", tmp_path / "out", "--quiet")

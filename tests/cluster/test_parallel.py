@@ -48,8 +48,15 @@ def test_two_processes_fit_the_model_of_one(
     for mine, theirs in zip(alone.epochs, together.epochs, strict=True):
         for name in ("mil", "jigsaw", "lambda_", "val_loss"):
             assert getattr(mine, name) == pytest.approx(getattr(theirs, name), rel=1e-5, nan_ok=True), name
+    off = 0
     for (name, a), b in zip(one.state_dict().items(), two.state_dict().values(), strict=True):
-        assert torch.allclose(a, b, rtol=1e-3, atol=1e-5), name
+        near = torch.isclose(a, b, rtol=1e-3, atol=1e-5)
+        if settings.train.precision == "bfloat16":  # a sum near 0 may round to the other side, and Adam steps by sign
+            off += int((~near).sum())
+            assert float((a - b).abs().max()) <= 2.01 * settings.train.lr, name
+        else:
+            assert near.all(), name
+    assert off <= 3
 
 
 def test_more_processes_than_slides_a_step_are_refused(

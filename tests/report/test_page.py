@@ -234,7 +234,7 @@ def test_the_surest_slides_are_shown_with_their_own_map(own: Path, report) -> No
         assert list(sure[rows]) == sorted(sure[rows], reverse=True)
     page = report(own)
     for row in [*right[:SHOWN], *wrong[:SHOWN]]:
-        words = f"{one.cases[row]} is {CLASSES[one.truth[row]]} called {CLASSES[one.decision[row]]}, p ="
+        words = f"{one.cases[row]} is {CLASSES[one.truth[row]]} predicted {CLASSES[one.decision[row]]}, p ="
         assert f"{words} {sure[row]:.2f}" in page.text
         assert any(f"slide {one.cases[row]}," in (a["alt"] or "") for a in page.named("img"))
     for file in own.rglob("attention.safetensors"):
