@@ -261,6 +261,51 @@ def test_other_tasks(task: str, names: str, home: Path, tmp_path: Path) -> None:
     assert "lacks a class" in (tmp_path / "w/report.html").read_text()
 
 
+@pytest.mark.parametrize(
+    ("task", "columns"),
+    [
+        ("regression", {"label_column": "value"}),
+        ("survival", {"time_column": "weeks", "event_column": "relapse"}),
+        ("multilabel", {"label_columns": "planted,chance"}),
+        (None, {"label_column": "value"}),
+    ],
+)
+def test_labels_are_read_from_the_columns_of_training(
+    outcome_cohort: Callable[[str], Path], home: Path, tmp_path: Path, task: str | None, columns: dict[str, str]
+) -> None:
+    """Also if the table has columns that would be found without a name."""
+    folder = outcome_cohort(task) if task else home / "known"
+    table = pd.read_csv(folder / "labels.csv", dtype=str)
+    table = table.rename(columns={"time": "weeks", "event": "relapse"})
+    if task is None:
+        table = table.rename(columns={"label": "value"})
+    table.to_csv(tmp_path / "known.csv", index=False)
+    cohort = Cohort.read(tmp_path / "known.csv", folder / "features", task=task, **columns)
+    assert cohort.label_columns == columns
+    train_model(cohort, tmp_path / "model", Settings(method="abmil", **{**SMALL, "epochs": 1, "patience": 0}))
+    table.assign(label="else", time=0, event=1).to_csv(tmp_path / "new.csv", index=False)
+    kept: dict[str, Any] = {"allow_overlap": True}
+    found = validate(tmp_path / "model", tmp_path / "new.csv", folder / "features", tmp_path / "v", **kept)
+    assert len(found.predictions) >= len(table)
+    assert not [note for note in found.notes[EXTERNAL] if "Labels are read" in note]
+    with pytest.raises(LabelError):  # the user's word goes before the model's
+        validate(
+            tmp_path / "model", tmp_path / "new.csv", folder / "features", tmp_path / "w",
+            **dict.fromkeys(columns, "label"), **kept,
+        )  # fmt: skip
+
+
+def test_another_column_than_that_of_training_is_named(outcome_cohort: Callable[[str], Path], tmp_path: Path) -> None:
+    folder = outcome_cohort("regression")
+    cohort = Cohort.read(folder / "labels.csv", folder / "features", task="regression", label_column="value")
+    train_model(cohort, tmp_path / "model", Settings(method="abmil", **{**SMALL, "epochs": 1, "patience": 0}))
+    table = pd.read_csv(folder / "labels.csv", dtype=str).drop(columns="label")
+    table.rename(columns={"value": "label"}).to_csv(tmp_path / "new.csv", index=False)
+    found = validate(tmp_path / "model", tmp_path / "new.csv", folder / "features", tmp_path / "v", allow_overlap=True)
+    told = "Labels are read from 'label'; in training they were in 'value', which the table does not have."
+    assert told in found.notes[EXTERNAL]
+
+
 def test_a_model_of_patients(home: Path, given: tuple[Path, Path], tmp_path: Path) -> None:
     cohort = Cohort.read(home / "known/labels.csv", home / "known/features")
     train_model(cohort, tmp_path / "model", Settings(method="abmil", level="patient", **SMALL))

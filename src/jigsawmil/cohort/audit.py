@@ -152,6 +152,7 @@ class Audit:
     task: Task
     overview: Overview = field(default_factory=Overview)
     covariates: tuple[Covariate, ...] = ()
+    label_columns: Mapping[str, str] = field(default_factory=dict)  # options that name the columns of the label
 
     @property
     def errors(self) -> tuple[Problem, ...]:
@@ -280,7 +281,7 @@ def audit(
     classes = _two_classes([entry.label for entry in entries], kind, positive)
     guess = guessed_positive(classes) if classes and positive is None else ""
     seen = overview(labels.columns, entries, classes[-1] if classes else None, guess)
-    return Audit(labels.source, tuple(tell.problems), entries, once, kind, seen, columns)
+    return Audit(labels.source, tuple(tell.problems), entries, once, kind, seen, columns, labels.label_columns)
 
 
 def _two_classes(labels: Sequence[str], task: Task, positive: str | None) -> Sequence[str]:

@@ -86,6 +86,7 @@ class Cohort:
     notes: tuple[str, ...]
     read_slide: Callable[[LabelledSlide], Bag] = field(repr=False)
     covariates: tuple[Covariate, ...] = ()  # clinical columns
+    label_columns: Mapping[str, str] = field(default_factory=dict)  # options of `read` that name those of the label
 
     @classmethod
     def read(
@@ -351,7 +352,7 @@ def _build(
     tiles, encoding = _common(info.tiles for info in infos), _common(info.encoding for info in infos)
     return Cohort(
         slides, classes, chosen.of(classes).name, infos[0].dim, encoder, _patch_um(infos), tiles, encoding,
-        report.left_out, notes, read, report.covariates,
+        report.left_out, notes, read, report.covariates, report.label_columns,
     )  # fmt: skip
 
 

@@ -33,7 +33,7 @@ class LabelTable:
     `written` the label cells that say that nothing is known, such as [Not Available].
     level: whether the table gives a label to a slide or to a patient (and so to all of the patient's slides).
     columns: role -> the column it was read from. resolutions: slide -> microns per level-0 pixel, as far as there is a
-    column of them.
+    column of them. label_columns: options that name the columns of the label.
     """
 
     rows: pd.DataFrame
@@ -42,6 +42,7 @@ class LabelTable:
     columns: dict[str, str]
     notes: tuple[str, ...] = ()
     resolutions: Mapping[str, float] = field(default_factory=dict)
+    label_columns: Mapping[str, str] = field(default_factory=dict)
 
     @property
     def covariates(self) -> list[str]:
@@ -185,7 +186,7 @@ def read_labels(
     if slide is not None and mpp is not None:
         resolutions = _resolutions(where, slide, mpp)
         notes.append(f"The resolution of each slide is read from the column {mpp!r}.")
-    return LabelTable(rows, table.name, level, columns, tuple(notes), resolutions)
+    return LabelTable(rows, table.name, level, columns, tuple(notes), resolutions, kind.name_columns(own))
 
 
 def _resolutions(table: "Table", slide: str, mpp: str) -> dict[str, float]:

@@ -15,15 +15,15 @@ import pandas as pd
 
 from ..bags.join import Folders, one_folder
 from ..cohort.cohort import Cohort
-from ..cohort.options import TARGET, CohortOptions
+from ..cohort.options import CohortOptions
 from ..config import choose, from_mapping
 from ..errors import ConfigError, StudyError
 from ..files import write_csv
 from ..nn.model import Model
 from ..statistics.metrics import Floats
-from ..tasks import SingleTarget, get_task
+from ..tasks import SingleTarget
 from ..train.answers import Answers
-from ..train.apply import Group, apply_groups, check_fits, check_known, covariates_of_card, size_note
+from ..train.apply import Group, apply_groups, check_fits, check_known, size_note
 from ..train.checkpoint import CARD, ModelCard, load_members, load_model, save_model
 from ..train.ensemble import Ensemble, members_of
 from ..train.feed import cohort_groups
@@ -35,6 +35,7 @@ from ..train.train_model import check_patients
 from ..train.trained_on import TrainedSlide, find_overlap
 from .attention import write_attention
 from .compare import comparison_columns, summarise
+from .external import read_external
 from .gather import cohort_record, write_slides
 from .job import LOGIT
 from .predictions import pool
@@ -158,20 +159,6 @@ def _trained_on(run: Run, cohort: str, card: ModelCard) -> tuple[TrainedSlide, .
     )
 
 
-def read_cohort(labels: str, features: str, options: CohortOptions, card: ModelCard) -> Cohort:
-    """A cohort whose labels mean what they mean to a model."""
-    if given := [name for name in TARGET if name in options.given()]:
-        raise ConfigError(f"{', '.join(given)}: the model defines its classes. Leave it out.")
-    task = get_task(card.model.task)
-    if options.covariates:
-        raise ConfigError("covariates: the model defines its covariates. Leave it out.")
-    columns = ",".join(column.name for column in covariates_of_card(card)) or None
-    targets = ",".join(target.name for target in task.split(card.classes)) or None
-    options = replace(options, covariates=columns, label_columns=options.label_columns or targets)
-    cohort = Cohort.read(labels, features, **options.given(), task=task.reads_as())
-    return cohort.for_model(task.name, card.classes)
-
-
 def overlap_words(cohort: Cohort, subject: Subject, allow: bool) -> tuple[str, list[str]]:
     """What the cohort shares with the training set, in words, and notes; refused unless it is allowed."""
     if not subject.trained_on:
@@ -212,13 +199,14 @@ def write_validation(
     """Write the tables and jobs of a validation into a folder that is there, and open it; see `report.validate`."""
     subject, features = subject_of(source, variant=variant, cohort=cohort), one_folder(features)
     card, given = subject.card, from_mapping(CohortOptions, options, "validate")
-    read = read_cohort(str(labels), str(features), given, card)
+    read, notes = read_external(str(labels), str(features), given, card)
     if card.level == "patient":
         check_patients(read)
     headers = [slide.survey.info for slide in read.slides if slide.survey is not None]
     for header in headers:
         check_fits(header, card)
-    overlap, notes = overlap_words(read, subject, allow_overlap)
+    overlap, remarks = overlap_words(read, subject, allow_overlap)
+    notes += remarks
     if note := size_note(headers, card):
         notes.append(note)
     groups: list[Group] = [

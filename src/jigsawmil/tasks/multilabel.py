@@ -84,6 +84,9 @@ class MultilabelTask(Task):
             )
         return tuple(str(table.pick("label", (), name)) for name in names)
 
+    def name_columns(self, columns: Sequence[str]) -> dict[str, str]:
+        return {"label_columns": ",".join(columns)}
+
     def join_cells(self, columns: Sequence[str], cells: Sequence[str]) -> str:
         return join_label(columns, cells)
 

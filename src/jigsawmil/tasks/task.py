@@ -55,6 +55,10 @@ class Task(ABC):
         """The columns that the label is read from. named: values of `column_options`; taken: columns of other roles."""
         return (table.pick_label(named.get("label_column"), taken),)
 
+    def name_columns(self, columns: Sequence[str]) -> dict[str, str]:
+        """The options that name these columns of `pick_columns`."""
+        return dict(zip(self.column_options, columns, strict=True))
+
     def join_cells(self, columns: Sequence[str], cells: Sequence[str]) -> str:
         """The label of a row, as text; "" if it is missing."""
         return cells[0]

@@ -90,6 +90,8 @@ def make_card(
     training = {"settings": settings.flat(), "seed": seed, "slides": len(cohort), "best_epoch": progress.best}
     if settings.train.precision == AUTO:  # another machine is to give the same answers
         training["precision"] = pick_precision(AUTO, pick_device(settings.train.device))
+    if cohort.label_columns:
+        training["columns"] = dict(cohort.label_columns)
     if choice is not None:
         training["choice"] = choice.record()
     return ModelCard(
