@@ -1,6 +1,8 @@
 """Kill verbs at random moments, run them again until they end, and compare every byte with an undisturbed run.
 
-python -m tools.chaos --kills 500 --seed 1
+python -m tools.chaos --kills 500 --seed 1             # writes benchmarks/results/chaos.json
+python -m tools.chaos --kills 500 --seed 1 --resume    # what is missing of it
+python -m tools.chaos --kills 20 --only train          # one verb, which writes nothing
 
 A verb runs in a fork of this process, which has imported everything: a kill costs no second import. Trainings are saved
 all the time instead of every 30 s, or there would be nothing to resume. Times and memory are no results and set aside.
@@ -28,6 +30,13 @@ import pandas as pd
 
 import jigsawmil
 
+from . import ROOT
+from .parts import Parts, add_options
+
+RESULT = ROOT / "benchmarks" / "results" / "chaos.json"
+PART = 10  # kills of a verb, after which the results are written and the next verb has its turn
+COUNTS = ("kills", "runs", "differ", "lost", "leftovers", "errors")
+BAD = ("differ", "lost", "errors")
 CLOCK = {"seconds", "peak_mb", "python_seconds"}  # keys and columns that tell of the run, not of its result
 MODEL_THERE = "holds a model already"  # train, killed after its last file: it says so and does nothing
 PATIENCE = 600.0  # seconds that a verb may take
@@ -39,32 +48,45 @@ class Verb:
     arguments: Sequence[str]  # without --out
 
 
-def verbs(place: Path) -> list[Verb]:
-    """The verbs that write most, on inputs of some kilobytes."""
-    cohort, run, slides, encoder = (place / name for name in ("cohort", "run", "slides", "colour.pt"))
-    _write_encoder(encoder)
-    _once(["phantom", "arrangement", "--slides", "12", "--patches", "40", "--dim", "16", "--out", str(cohort)])
-    _once(["paint", "--slides", "3", "--patches", "20", "--out", str(slides)])
+NAMES = ("study", "train", "extract", "export")
+
+
+def verb(name: str, place: Path) -> Verb:
+    """One of those that write most, on inputs of some kilobytes, which are made when they are first asked for."""
+    if name == "extract":
+        return Verb(name, ["extract", str(_slides(place)), "--encoder", str(_encoder(place)), "--quiet"])
+    cohort, run = place / "cohort", place / "run"
+    if not cohort.exists():
+        _once(["phantom", "arrangement", "--slides", "12", "--patches", "40", "--dim", "16", "--out", str(cohort)])
     data = ["--labels", str(cohort / "labels.csv"), "--features", str(cohort / "features")]
     small = ["--epochs", "6", "--patience", "0", "--k", "4", "--set", "hidden=8", "--quiet"]
     compare = ["compare", *data, "--methods", "graph-abmil,graph-abmil+jigsaw", "--folds", "2", *small, "--attention"]
-    _once([*compare, "--out", str(run)])
-    return [
-        Verb("study", compare),
-        Verb("train", ["train", *data, "--method", "graph-abmil+jigsaw", "--members", "2", *small]),
-        Verb("extract", ["extract", str(slides / "slides"), "--encoder", str(encoder), "--quiet"]),
-        Verb("export", ["export", str(run), "--quiet"]),
-    ]
+    if name == "export" and not run.exists():
+        _once([*compare, "--out", str(run)])
+    return {
+        "study": Verb("study", compare),
+        "train": Verb("train", ["train", *data, "--method", "graph-abmil+jigsaw", "--members", "2", *small]),
+        "export": Verb("export", ["export", str(run), "--quiet"]),
+    }[name]
 
 
-def _write_encoder(path: Path) -> None:
+def _slides(place: Path) -> Path:
+    if not (place / "slides").exists():
+        _once(["paint", "--slides", "3", "--patches", "20", "--out", str(place / "slides")])
+    return place / "slides" / "slides"
+
+
+def _encoder(place: Path) -> Path:
     import torch
+
+    path = place / "colour.pt"
 
     class Colour(torch.nn.Module):
         def forward(self, x: torch.Tensor) -> torch.Tensor:
             return torch.cat([x.mean(dim=[2, 3]), x.std(dim=[2, 3])], dim=1)
 
     torch.jit.script(Colour()).save(str(path))
+    return path
 
 
 def _import_all() -> None:
@@ -153,8 +175,9 @@ def torment(verb: Verb, kills: int, rng: np.random.Generator, place: Path, say: 
     took = _once([*verb.arguments, "--out", str(out)])
     expected = content(out, out)
     os.replace(out, whole)
-    found: Counter[str] = Counter(kills=0, runs=0, differ=0, lost=0, leftovers=0, errors=0)
+    found: Counter[str] = Counter(dict.fromkeys(COUNTS, 0))
     while found["kills"] < kills:
+        fresh, began = True, time.monotonic()
         while True:
             pid = start([*verb.arguments, "--out", str(out)], log)
             code = wait(pid, rng.uniform(0, 1.05 * took) if found["kills"] < kills else PATIENCE)
@@ -162,6 +185,9 @@ def torment(verb: Verb, kills: int, rng: np.random.Generator, place: Path, say: 
                 break
             kill(pid)
             found["kills"] += 1
+            fresh = False
+        if fresh:  # the first took longer than this one, and the machine may be busier or idler by now
+            took = time.monotonic() - began
         words = log.read_text(errors="replace")
         if code != 0 and not (verb.name == "train" and MODEL_THERE in words):
             found["errors"] += 1
@@ -184,25 +210,44 @@ def main(arguments: list[str] | None = None) -> int:
     parser = argparse.ArgumentParser(prog="python -m tools.chaos", description=__doc__)
     parser.add_argument("--kills", type=int, default=500)
     parser.add_argument("--seed", type=int, default=1)
-    parser.add_argument("--only", action="append", help="a verb; may be given several times")
+    parser.add_argument("--only", action="append", choices=NAMES, help="a verb, also several; results are not written")
+    add_options(parser, RESULT)
     given = parser.parse_args(arguments)
     os.environ.setdefault("OMP_NUM_THREADS", "1")  # OpenMP does not survive a fork
     import torch
 
     torch.set_num_threads(1)
     _import_all()
-    bad = 0
-    with tempfile.TemporaryDirectory(prefix="chaos-") as place:
-        chosen = [verb for verb in verbs(Path(place)) if verb.name in (given.only or [verb.name])]
-        columns = ("kills", "runs", "differ", "lost", "leftovers", "errors")
-        print(f"{'verb':8}" + "".join(f"{name:>11}" for name in columns), flush=True)
-        for number, verb in enumerate(chosen):
-            kills = given.kills // len(chosen) + (number < given.kills % len(chosen))
-            found = torment(verb, kills, np.random.default_rng([given.seed, number]), Path(place), print)
-            print(f"{verb.name:8}" + "".join(f"{found[name]:11,}" for name in columns), flush=True)
-            bad += sum(found[name] for name in ("differ", "lost", "errors"))
+    parts = None if given.only else Parts(given.out, given.seed, given.resume)
+    found = _all(given.only or NAMES, given.kills, given.seed, parts)
+    print("\n".join(lines(found)))
     print(f"seed {given.seed}")
-    return 1 if bad else 0
+    return 1 if any(counts[name] for counts in found.values() for name in BAD) else 0
+
+
+def _all(names: Sequence[str], kills: int, seed: int, parts: Parts | None) -> dict[str, dict[str, int]]:
+    """Kill the verbs in turns until each has had its share; what happened to each, with what was before."""
+    found: dict[str, Counter[str]] = {name: Counter() for name in names}
+    for name, counts in ((parts.total("counts") if parts else None) or {}).items():
+        found[name].update(counts)
+    share = {name: kills // len(names) + (number < kills % len(names)) for number, name in enumerate(names)}
+    with tempfile.TemporaryDirectory(prefix="chaos-") as place:
+        while left := [name for name in names if found[name]["kills"] < share[name]]:
+            name = min(left, key=lambda name: found[name]["kills"])
+            before, started, said = found[name]["kills"], time.monotonic(), []
+            rng = np.random.default_rng([seed, NAMES.index(name), before])
+            new = torment(verb(name, Path(place)), min(PART, share[name] - before), rng, Path(place), said.append)
+            found[name].update(new)
+            seconds = round(time.monotonic() - started, 1)
+            print("\n".join([f"{name}: {found[name]['kills']} kills, {seconds:.0f} s", *said]), flush=True)
+            if parts:
+                parts.add({"seconds": seconds, "counts": {name: dict(new)}, "said": said})
+    return {name: dict(counts) for name, counts in found.items()}
+
+
+def lines(found: dict[str, dict[str, int]]) -> list[str]:
+    header = f"{'verb':8}" + "".join(f"{name:>11}" for name in COUNTS)
+    return [header, *(f"{name:8}" + "".join(f"{counts[one]:11,}" for one in COUNTS) for name, counts in found.items())]
 
 
 if __name__ == "__main__":

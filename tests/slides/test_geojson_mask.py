@@ -113,6 +113,9 @@ def test_overlapping_outlines_add_up_and_parts_beyond_the_slide_are_cut(tmp_path
             "covers a part of the slide",
         ),
         ({"type": "Polygon", "coordinates": [["a", "b"]]}, "not GeoJSON"),
+        ({"type": "Polygon", "coordinates": [[[0, 0], [1e999, 0], [0, 9]]]}, "a corner at inf"),
+        ({"type": "Polygon", "coordinates": [[[0, 0], ["NaN", 0], [0, 9]]]}, "a corner at nan"),
+        ({"type": "Polygon", "coordinates": [[[0, 0], [1e300, 0], [0, 9]]]}, "a corner at 1e.300; expected level-0"),
         ({"type": "Polygon", "coordinates": []}, "no polygon"),
     ],
 )

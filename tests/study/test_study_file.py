@@ -177,6 +177,7 @@ GOOD = '[cohorts.c]\nlabels = "l.csv"\nfeatures = "f"\n[variants.abmil]\n'
         ("seeds = [-1]\n" + GOOD, "seeds: found .*of at least 0"),
         ('seeds = ["a"]\n' + GOOD, "seeds: found .*expected distinct whole numbers"),
         ("seeds = [true]\n" + GOOD, "seeds: found .*expected distinct whole numbers"),
+        ("seeds = [0, [1]]\n" + GOOD, "seeds: found .*expected distinct whole numbers"),
         ('by_site = "yes"\n' + GOOD, "by_site: found 'yes', expected true or false"),
         ('memory_gb = "4"\n' + GOOD, "memory_gb: found '4', expected a number"),
         ("memory_gb = -1\n" + GOOD, "memory_gb: found -1, expected a number of at least 0"),

@@ -1,13 +1,15 @@
 """Damage files, read them in a process that may die, and print what came out. Fails if anything but a clear error, the
 undamaged content or a changed payload did.
 
-python -m tools.fuzz --files 100000 --seed 1
-python -m tools.fuzz --seed 1 --first 4711 --files 1     # one file again
+python -m tools.fuzz --files 100000 --seed 1             # writes benchmarks/results/fuzz.json
+python -m tools.fuzz --files 100000 --seed 1 --resume    # what is missing of it
+python -m tools.fuzz --seed 1 --first 4711 --files 1     # one file again, which writes nothing
 """
 
 import argparse
 import json
 import selectors
+import signal
 import subprocess
 import sys
 import tempfile
@@ -18,7 +20,10 @@ from pathlib import Path
 from typing import Any
 
 from .. import ROOT
+from ..parts import Parts, add_options
 
+RESULT = ROOT / "benchmarks" / "results" / "fuzz.json"
+PART = 10_000  # files, after which the results are written
 GOOD = ("clear error", "equal", "changed")
 BAD = ("unnoticed", "zeros", "other error", "no name", "memory", "hang", "crash")
 PATIENCE = 60.0  # seconds without progress
@@ -29,21 +34,26 @@ class Table:
         self.counts: dict[str, Counter[str]] = {}
         self.failures: list[dict[str, Any]] = []
 
+    @property
+    def files(self) -> int:
+        return sum(found.total() for found in self.counts.values())
+
     def add(self, case: dict[str, Any], result: str, words: str) -> None:
         self.counts.setdefault(case["target"], Counter())[result] += 1
         if result in BAD:
             self.failures.append({**case, "result": result, "words": words})
 
-    def lines(self) -> list[str]:
-        columns = (*GOOD, *BAD)
-        width = max([len(name) for name in self.counts] + [6])
-        rows = [f"{'reader':{width}}  {'files':>7}  " + "  ".join(f"{name:>11}" for name in columns)]
-        total: Counter[str] = sum(self.counts.values(), Counter())
-        for name, found in [*self.counts.items(), ("all", total)]:
-            rows.append(
-                f"{name:{width}}  {sum(found.values()):7,}  " + "  ".join(f"{found[one]:11,}" for one in columns)
-            )
-        return rows
+
+def lines(counts: dict[str, dict[str, int]]) -> list[str]:
+    """counts: reader -> what came out -> files."""
+    columns = (*GOOD, *BAD)
+    width = max([len(name) for name in counts] + [6])
+    rows = [f"{'reader':{width}}  {'files':>7}  " + "  ".join(f"{name:>11}" for name in columns)]
+    total: Counter[str] = sum(map(Counter, counts.values()), Counter())
+    for name, found in [*counts.items(), ("all", total)]:
+        cells = "  ".join(f"{found.get(one, 0):11,}" for one in columns)
+        rows.append(f"{name:{width}}  {sum(found.values()):7,}  {cells}")
+    return rows
 
 
 def run(files: int, seed: int, first: int = 0, only: list[str] | None = None, patience: float = PATIENCE) -> Table:
@@ -108,20 +118,42 @@ def main(arguments: list[str] | None = None) -> int:
     parser = argparse.ArgumentParser(prog="python -m tools.fuzz", description=__doc__)
     parser.add_argument("--files", type=int, default=100_000)
     parser.add_argument("--seed", type=int, default=1)
-    parser.add_argument("--first", type=int, default=0, help="number of the first file")
-    parser.add_argument("--only", action="append", help="a reader; may be given several times")
+    parser.add_argument("--first", type=int, help="number of the first file; the results are not written")
+    parser.add_argument("--only", action="append", help="a reader, also several; the results are not written")
+    add_options(parser, RESULT)
     given = parser.parse_args(arguments)
-    started = time.perf_counter()
-    table = run(given.files, given.seed, given.first, given.only)
-    seconds = time.perf_counter() - started
-    print("\n".join(table.lines()))
-    done = sum(sum(found.values()) for found in table.counts.values())
-    print(f"seed {given.seed}, files {given.first} to {given.first + done - 1}, {seconds:.0f} s")
-    only = "".join(f" --only '{name}'" for name in given.only or ())
-    for one in table.failures[:100]:
+    if given.first is not None or given.only:
+        started = time.perf_counter()
+        table = run(given.files, given.seed, given.first or 0, given.only)
+        return _tell(_part(table, started), given.seed, given.only)
+    signal.signal(signal.SIGTERM, signal.default_int_handler)  # what was done until then is written
+    parts = Parts(given.out, given.seed, given.resume)
+    while (done := parts.total("files") or 0) < given.files:
+        started, count = time.perf_counter(), min(PART, given.files - done)
+        table = run(count, given.seed, done)
+        parts.add(_part(table, started))
+        print(
+            f"{done + table.files:,} files, {len(table.failures)} failures among the last {table.files:,}", flush=True
+        )
+        if table.files < count:  # Ctrl-C
+            break
+    return _tell({key: parts.total(key) for key in ("files", "seconds", "counts", "failures")}, given.seed, None)
+
+
+def _part(table: Table, started: float) -> dict[str, Any]:
+    seconds = round(time.perf_counter() - started, 1)
+    counts = {name: dict(found) for name, found in table.counts.items()}
+    return {"files": table.files, "seconds": seconds, "counts": counts, "failures": table.failures}
+
+
+def _tell(found: dict[str, Any], seed: int, only: list[str] | None) -> int:
+    print("\n".join(lines(found["counts"])))
+    print(f"seed {seed}, {found['files']:,} files, {found['seconds']:.0f} s")
+    names = "".join(f" --only '{name}'" for name in only or ())
+    for one in found["failures"][:100]:
         print(f"{one['result']}: {one['target']}, {one['how']}: {one['words']}")
-        print(f"    again: python -m tools.fuzz --seed {given.seed} --first {one['number']} --files 1{only}")
-    return 1 if table.failures else 0
+        print(f"    again: python -m tools.fuzz --seed {seed} --first {one['number']} --files 1{names}")
+    return 1 if found["failures"] else 0
 
 
 if __name__ == "__main__":

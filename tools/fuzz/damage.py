@@ -82,6 +82,17 @@ def text(data: bytearray, rng: np.random.Generator) -> bytearray:
     return data
 
 
+def value(data: bytearray, rng: np.random.Generator) -> bytearray:
+    """Another value in place of one, often one of the same text, which so remains readable: what it says is wrong."""
+    found = list(re.finditer(rb'"[^"\n]*"|[\w.+-]+', bytes(data)))
+    if not found:
+        return bits(data, rng)
+    one, other = (found[int(rng.integers(len(found)))] for _ in range(2))
+    new = other[0] if rng.random() < 0.5 else WORDS[int(rng.integers(len(WORDS)))]
+    data[one.start() : one.end()] = new
+    return data
+
+
 KINDS: dict[str, Damage] = {one.__name__: one for one in (bits, noise, ones, number, cut, lose, insert, move, text)}
 REMOVED = "removed"  # the file
 
@@ -90,11 +101,21 @@ def damage(root: Path, rng: np.random.Generator) -> str:
     """Damage one of the files of a folder, and say which and how."""
     files = sorted(path for path in root.rglob("*") if path.is_file() and path.stat().st_size)
     file = files[int(rng.integers(len(files)))]
-    kind = REMOVED if len(files) > 1 and rng.random() < 0.03 else str(rng.choice(list(KINDS)))
-    if kind == REMOVED:
+    data = file.read_bytes()
+    if len(files) > 1 and rng.random() < 0.03:
+        kind = REMOVED
         file.unlink()
+    elif _is_text(data) and rng.random() < 0.5:  # other damage seldom leaves a text readable
+        kind = value.__name__
+        file.write_bytes(value(bytearray(data), rng))
     else:
-        data = file.read_bytes()
-        if data:
-            file.write_bytes(KINDS[kind](bytearray(data), rng))
+        kind = str(rng.choice(list(KINDS)))
+        file.write_bytes(KINDS[kind](bytearray(data), rng))
     return f"{kind} {file.relative_to(root)}"
+
+
+def _is_text(data: bytes) -> bool:
+    try:
+        return "\0" not in data.decode()
+    except UnicodeDecodeError:
+        return False

@@ -1,14 +1,15 @@
-"""What is damaged beside feature files: label tables, split files, a model, and the folder of a run."""
+"""What is damaged beside feature files: a model, the folder of a run, and the attention that it keeps."""
 
 from collections.abc import Callable
 from functools import partial
 from pathlib import Path
 from typing import Any
 
+import numpy as np
+
 from jigsawmil.cohort.cohort import Cohort
-from jigsawmil.cohort.labels import read_labels
-from jigsawmil.cohort.split_files import read_splits
 from jigsawmil.report.tables import comparison_table, summary_table
+from jigsawmil.study.attention import read_attention, write_attention
 from jigsawmil.study.run import open_run
 from jigsawmil.study.runner import cross_validate
 from jigsawmil.study.study import Study, cohort_spec
@@ -35,9 +36,6 @@ def projects(folder: Path) -> list[Target]:
             make(folder / name)
         copy_files(folder / name, target)
 
-    def labels(place: Path) -> None:
-        (place / "labels.csv").write_bytes((cohort / "labels.csv").read_bytes())
-
     def model(place: Path) -> None:
         train_model(read_cohort(), place / "model", Settings(method="abmil", **SMALL))
 
@@ -45,12 +43,6 @@ def projects(folder: Path) -> list[Target]:
         spec = cohort_spec({"labels": cohort / "labels.csv", "features": cohort / "features"})
         variants = {name: Settings(method="abmil", lr=lr, **SMALL) for name, lr in (("a", 1e-3), ("b", 1e-2))}
         cross_validate(Study(cohorts={"c": spec}, variants=variants, folds=2), place / "run")
-
-    def folds(place: Path) -> None:
-        if not (folder / "run").exists():
-            (folder / "run").mkdir()
-            run(folder / "run")
-        (place / "folds.json").write_bytes((folder / "run" / "run" / "folds.json").read_bytes())
 
     def read_cohort() -> Cohort:
         return Cohort.read(cohort / "labels.csv", cohort / "features")
@@ -60,17 +52,22 @@ def projects(folder: Path) -> list[Target]:
         [found] = apply_model(trained, card, [read_cohort().bag(0)])
         return {"probabilities": found.probabilities, "classes": list(card.classes)}
 
-    def split(root: Path) -> Answer:
-        whole = read_cohort()
-        return {"folds": repr(read_splits(root / "folds.json", list(whole.slide_ids), list(whole.patients)))}
+    def attention(place: Path) -> None:
+        rng = np.random.default_rng(0)
+        arrays = {"a": rng.random(24, np.float32), "a/coords": 512.0 * rng.integers(0, 90, (24, 2)).astype(np.float32)}
+        write_attention(place / "attention.safetensors", arrays)
 
     kinds: dict[str, tuple[Callable[[Path], object], Callable[[Path], Answer]]] = {
-        "label table": (labels, lambda root: read_labels(root / "labels.csv").rows.astype(str).to_dict("list")),
-        "split file": (folds, split),
         "model": (model, probabilities),
         "run": (run, _read_run),
+        "attention": (attention, _read_attention),
     }
     return [Target(f"our {name}", partial(sample, make, name), read) for name, (make, read) in kinds.items()]
+
+
+def _read_attention(root: Path) -> Answer:
+    slide, coords, weights = read_attention(root / "attention.safetensors", ["a"]) or ("", None, None)
+    return {"slide": slide, "coords": coords, "weights": weights}
 
 
 def _read_run(root: Path) -> Answer:

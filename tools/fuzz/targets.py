@@ -29,9 +29,10 @@ class Target:
 
 def targets(folder: Path) -> dict[str, Target]:
     """All of them. folder: for samples."""
+    from .documents import documents
     from .projects import projects
 
-    found = [*_formats(folder), *_own(), *projects(folder / "projects")]
+    found = [*_formats(folder), *_own(), *documents(), *projects(folder / "projects")]
     return {one.name: one for one in found}
 
 

@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from ..bags.bag import FARTHEST
 from ..errors import SlideError
 from ..files import replacing
 from .tissue import Mask, Tissue
@@ -96,6 +97,12 @@ def _read_polygons(path: Path) -> list[tuple[Polygon, bool]]:
         ) from error
     except (OSError, ValueError, TypeError, IndexError, AttributeError, RecursionError) as error:
         raise SlideError(f"{path.name}: not GeoJSON as QuPath exports it ({error}).") from error
+    for ring in (ring for rings, _ in found for ring in rings):
+        if not (np.abs(ring) <= FARTHEST).all():  # nor NaN; what follows would overflow
+            raise SlideError(
+                f"{path.name}: a corner at {np.abs(ring).max():g}; expected level-0 pixels of at most {FARTHEST:g}. "
+                "Export the outlines again."
+            )
     found = [(rings, ignore) for rings, ignore in found if rings]
     if not any(not ignore for _, ignore in found):
         raise SlideError(f"{path.name}: holds no polygon; expected the outlines of tissue.")

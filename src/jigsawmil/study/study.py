@@ -64,8 +64,8 @@ class Study:
         require("variants", list(self.variants), len(self.variants) > 0, "at least one")
         require("folds", self.folds, self.folds >= 2, "a whole number of at least 2")
         whole = all(type(seed) is int and seed >= 0 for seed in self.seeds)
-        distinct = len(set(self.seeds)) == len(self.seeds) > 0
-        require("seeds", list(self.seeds), whole and distinct, "distinct whole numbers of at least 0")
+        distinct = whole and len(set(self.seeds)) == len(self.seeds) > 0
+        require("seeds", list(self.seeds), distinct, "distinct whole numbers of at least 0")
         levels = {name: settings.level for name, settings in self.variants.items()}
         require("level", levels, len(set(levels.values())) == 1, "one level for all variants, or two studies")
         require("memory_gb", self.memory_gb, self.memory_gb >= 0, "a number of at least 0")

@@ -13,15 +13,17 @@ import pytest
 import torch
 from tools.fuzz.__main__ import run
 
-from jigsawmil.bags.formats import find_bags, guard, hdf5, peek_bag, read_bag, write_bag
+from jigsawmil.bags.formats import FORMATS, find_bags, guard, hdf5, peek_bag, read_bag, write_bag
 from jigsawmil.bags.formats.guard import reading
 from jigsawmil.errors import FeatureError
 
 
 def test_of_files_damaged_at_random_none_does_harm() -> None:
-    """`make fuzz` is the long form. Every format of the registry is among the readers."""
+    """`make fuzz` is the long form. Every format of the registry is among the readers, and all else that is read."""
     table = run(500, seed=20)
     assert not table.failures, table.failures
+    documents = {"label", "splits", "study", "mask", "our"}
+    assert {name.split()[0] for name in table.counts} > {*FORMATS} | documents
     assert sum(one["clear error"] for one in table.counts.values()) > 200
 
 
