@@ -1,6 +1,7 @@
 """The spatial graph: what is joined, how strongly, and what must not matter."""
 
 import dataclasses
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -10,7 +11,8 @@ import torch
 from jigsawmil import graph as module
 from jigsawmil.bags.bag import Bag
 from jigsawmil.errors import ConfigError, FeatureError
-from jigsawmil.graph import GraphConfig, SpatialGraph, build_graph, knn_graph, radius_graph, spatial_order
+from jigsawmil.graph import GraphConfig, SpatialGraph, build_graph, knn_graph, most_ties, radius_graph, spatial_order
+from jigsawmil.nn.batch import Batch
 
 
 def lattice(width: int, height: int, step: float = 512.0) -> torch.Tensor:
@@ -209,9 +211,22 @@ def test_radius_without_resolution_is_refused() -> None:
         build_graph(bag, GraphConfig(kind="radius"))
 
 
-def test_thousands_of_patches_at_one_place_are_refused() -> None:
+def test_thousands_of_patches_at_one_place_are_refused_and_the_slide_is_named() -> None:
     with pytest.raises(FeatureError, match="share one position"):
         knn_graph(torch.zeros(5000, 2), k=8)
+    bag = Bag(slide_id="007", features=torch.zeros(5000, 1), coords=torch.zeros(5000, 2))
+    with pytest.raises(FeatureError, match=r"^007: a patch has more than"):
+        build_graph(bag, GraphConfig())
+    with pytest.raises(FeatureError, match=r"^007: coords hold NaN"):
+        Batch.of(replace(bag, coords=torch.full((5000, 2), torch.nan)))
+
+
+@pytest.mark.parametrize("k", [3, 8, 50])
+def test_more_patches_at_one_place_than_stated_are_always_refused(k: int) -> None:
+    coords = torch.cat([torch.zeros(most_ties(k), 2), lattice(20, 20) + 1e6])
+    assert len(knn_graph(coords, k=k)) == len(coords)
+    with pytest.raises(FeatureError, match="share one position"):
+        knn_graph(torch.cat([coords, torch.zeros(1, 2)]), k=k)
 
 
 @pytest.mark.parametrize("coords", [torch.zeros(0, 2), torch.zeros(4, 3), torch.tensor([[0.0, float("nan")]])])

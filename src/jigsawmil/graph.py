@@ -5,7 +5,8 @@ patch at the distance of the k-th neighbour is a neighbour. That depends neither
 nor on a direction, and it makes the graph the same under translation and uniform scaling.
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass, fields, replace
 from functools import cached_property
 from typing import Any, Self
@@ -144,13 +145,31 @@ def build_graph(bag: Bag, config: GraphConfig) -> SpatialGraph:
     Example: `build_graph(bag, GraphConfig(k=8))`
     """
     if config.kind == "knn":
-        return _knn(bag.coords, config)
+        with naming(bag.slide_id):
+            return _knn(bag.coords, config)
     if bag.microns_per_unit is None:
         raise FeatureError(
             f"{bag.slide_id}: a radius graph is in microns, and the file does not state microns per pixel. "
             "Give it with mpp=..., or use kind='knn'."
         )
     return radius_graph(bag.coords, config.radius, microns_per_unit=bag.microns_per_unit)
+
+
+@contextmanager
+def naming(slide_id: str) -> Iterator[None]:
+    """Errors of functions that know coordinates only begin with the slide's name."""
+    try:
+        yield
+    except FeatureError as error:
+        raise FeatureError(f"{slide_id}: {error}") from error
+
+
+def most_ties(k: int) -> int:
+    """With more patches at one place no kNN graph is built."""
+    asked = k + 9  # 8 lattice points share a distance as a rule
+    while asked <= MAX_TIES * (k + 1):
+        asked *= 2
+    return asked - 1
 
 
 def knn_graph(coords: Tensor | NDArray, k: int = GraphConfig.k, **options: Any) -> SpatialGraph:
@@ -253,7 +272,7 @@ def _nearest_with_ties(points: NDArray, k: int) -> tuple[tuple[NDArray, ...], ND
     n = len(points)
     tree = cKDTree(points)
     workers = torch.get_num_threads()  # a job that was given one core takes one
-    ask = min(k + 9, n)  # 8 lattice points share a distance as a rule
+    ask, most = min(k + 9, n), most_ties(k)
     distance, neighbours = (a.reshape(n, ask) for a in tree.query(points, k=ask, workers=workers))
     if not np.isfinite(distance).all():  # the tree then names patch n, which is none
         raise FeatureError("distances between patches are not finite; expected the positions of one slide.")
@@ -261,10 +280,10 @@ def _nearest_with_ties(points: NDArray, k: int) -> tuple[tuple[NDArray, ...], ND
     rows = np.flatnonzero(distance[:, -1] <= radius) if ask < n else np.empty(0, dtype=int)
     wide, wide_neighbours = distance[:0], neighbours[:0]
     while len(rows) and (wide.shape[1] < n) and not (len(wide) and (wide[:, -1] > radius[rows]).all()):
-        if wide.shape[1] > MAX_TIES * (k + 1):
+        if wide.shape[1] > most:
             raise FeatureError(
                 f"a patch has more than {wide.shape[1]} others at or below the distance of its {k}-th neighbour; "
-                "expected about k. Many patches share one position: check the coordinates of this file."
+                "expected about k. Many patches share one position: check the coordinates of this slide."
             )
         wide, wide_neighbours = tree.query(points[rows], k=min(2 * wide.shape[1], n), workers=workers)
     again = np.full(n, -1, dtype=np.int32)

@@ -62,6 +62,13 @@ def test_bad_data_are_found(tmp_path: Path, name: str, value: float, rows: Any, 
     assert [fault.kind for fault in survey_bag(spoil(tmp_path / "a.h5", name, value, rows)).faults] == kinds
 
 
+def test_hundreds_of_patches_at_one_place_are_counted(tmp_path: Path) -> None:
+    found = survey_bag(spoil(write(tmp_path / "a.h5", n=400), "coords", 512.0, slice(20, 320)))
+    assert found.faults == (("piled", "300 of 400 patches"),)
+    assert found.piled == 300
+    assert survey_bag(write(tmp_path / "b.h5")).piled == 1
+
+
 @pytest.mark.parametrize("what", ["mpp", "patch_size_level0"])
 @pytest.mark.parametrize("value", [-512.0, 0.0, np.nan, np.inf, "much", [1.0, 2.0]])
 def test_lengths_that_are_none_are_refused(tmp_path: Path, what: str, value: Any) -> None:

@@ -1,7 +1,7 @@
 """The loop: it learns, repeats bit for bit, stops when it should, and goes on where it was cut."""
 
 import math
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import nullcontext
 from dataclasses import asdict
 from pathlib import Path
@@ -13,7 +13,8 @@ import torch
 from sklearn.metrics import roc_auc_score
 from torch import Tensor
 
-from jigsawmil.errors import ConfigError, StudyError
+from jigsawmil.errors import ConfigError, NotANumberError, StudyError
+from jigsawmil.nn.batch import Batch
 from jigsawmil.nn.model import Model
 from jigsawmil.tasks.heads import MulticlassHead
 from jigsawmil.train import fit as module
@@ -21,7 +22,7 @@ from jigsawmil.train.config import LambdaConfig, TrainConfig
 from jigsawmil.train.devices import autocast, pick_device
 from jigsawmil.train.feed import Feed
 from jigsawmil.train.fit import evaluate, fit, one_pass
-from jigsawmil.train.infer import Seen, run_model
+from jigsawmil.train.infer import Prepared, Seen, run_model
 from jigsawmil.train.lambdas import Lambda
 from jigsawmil.train.progress import Epoch, Progress
 from jigsawmil.train.seeds import epoch_draws
@@ -364,6 +365,41 @@ def test_a_validation_loss_that_is_never_a_number_is_an_error(feed: Feed, small:
     scripted(monkeypatch, [math.nan] * 9)
     with pytest.raises(ConfigError, match=r"diverged: the validation loss was never a number. Lower lr"):
         fit(small("abmil"), feed, TRAIN, VAL, config(epochs=9, patience=3), seed=0)
+
+
+def test_the_slide_whose_validation_loss_is_no_number_is_named(feed: Feed, small: Small, monkeypatch: Any) -> None:
+    name, real = feed.cohort.slides[VAL[1]].slide_id, module.run_model
+
+    def run(model: Model, items: Iterable[Prepared], **options: Any) -> Iterator[Seen]:
+        for item in items:
+            if item.name == name:
+                raise NotANumberError(name)
+            yield from real(model, [item], **options)
+
+    monkeypatch.setattr(module, "run_model", run)
+    words = rf"the validation loss of {name} was never a number. Lower lr, and check the features of {name}\."
+    with pytest.raises(ConfigError, match=words):
+        fit(small("abmil"), feed, TRAIN, VAL, config(epochs=3, patience=3), seed=0)
+
+
+@pytest.mark.parametrize("steps", [1, len(TRAIN)])
+def test_the_step_that_spoilt_the_weights_is_named(feed: Feed, small: Small, monkeypatch: Any, steps: int) -> None:
+    seen: list[str] = []
+    real = Training.step
+
+    def spoil(self: Training, batch: Batch, *given: Any) -> Any:
+        result = real(self, batch, *given)
+        if not seen:
+            next(iter(self.model.parameters())).data.fill_(math.nan)
+        seen.extend(batch.slide_ids)
+        return result
+
+    monkeypatch.setattr(Training, "step", spoil)
+    size = len(TRAIN) // steps
+    with pytest.raises(ConfigError, match=r"weights contain NaN or Inf after the step on (.*)\. Lower lr") as error:
+        fit(small("abmil"), feed, TRAIN, VAL, config(batch_size=size), seed=0)
+    assert f"after the step on {', '.join(seen[: min(size, 3)])}" in str(error.value)
+    assert len(seen) == size  # the next step does not run
 
 
 # --- going on

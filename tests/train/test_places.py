@@ -5,15 +5,18 @@ from pathlib import Path
 import h5py
 import numpy as np
 import pytest
+import torch
 from typer.testing import CliRunner
 
 import jigsawmil
+from jigsawmil.bags.bag import Bag
+from jigsawmil.bags.formats.trident import write_bag
 from jigsawmil.cli import app
 from jigsawmil.cohort.cohort import Cohort, check
 from jigsawmil.errors import ConfigError, FeatureError
 from jigsawmil.nn.options import METHODS
 from jigsawmil.train.estimator import SlideClassifier
-from jigsawmil.train.places import blind_methods
+from jigsawmil.train.places import blind_methods, check_places
 from jigsawmil.train.settings import Settings
 from jigsawmil.train.train_model import train_model
 
@@ -70,6 +73,35 @@ def test_methods_that_use_positions_refuse_and_name_those_that_do_not(cohort: Co
     bags = [cohort.bag(i) for i in range(len(cohort))]
     with pytest.raises(ConfigError, match="graph-abmil"):
         SlideClassifier("graph-abmil").fit(bags, cohort.labels)
+
+
+def test_a_graph_of_slides_with_piled_patches_is_refused_before_any_training(tmp_path: Path) -> None:
+    lines = ["slide_id,patient_id,label"]
+    for i in range(6):
+        coords = 256.0 * np.stack(np.divmod(np.arange(1200), 40), axis=1)
+        coords[: 1000 if i == 2 else 1] = 0
+        features = np.random.default_rng(i).normal(size=(1200, 4)).astype(np.float32)
+        bag = {"features": torch.from_numpy(features), "coords": torch.from_numpy(coords), "patch_size": 256.0}
+        write_bag(Bag(slide_id=f"s{i}", mpp=0.5, **bag), tmp_path / "f" / f"s{i}.h5")
+        lines.append(f"s{i},P{i},{'ab'[i % 2]}")
+    (tmp_path / "labels.csv").write_text("\n".join(lines) + "\n")
+    given = ["--labels", tmp_path / "labels.csv", "--features", tmp_path / "f"]
+    code, said = run("check", *given)
+    assert code == 0
+    assert (
+        "1 slide with more than 100 patches at one place: s2 (1000 of 1200 patches). Methods with a graph refuse"
+        in said
+    )
+    cohort = ["--epochs", 1, "--folds", 2, "--methods", "abmil,graph-abmil"]
+    code, said = run("compare", *given, *cohort, "--out", tmp_path / "run")
+    assert code == 1
+    assert "1 slides with too many patches at one place for the graph of graph-abmil (k=50), expected" in said
+    assert "at most 943: s2 (1000). Extract" in said
+    assert not (tmp_path / "run" / "jobs").exists()
+    kept = Cohort.read(tmp_path / "labels.csv", tmp_path / "f", skip_bad=True)
+    assert [item.reason for item in kept.left_out] == ["very many patches at one place"]
+    check_places(kept, [Settings(method="graph-abmil")])
+    check_places(Cohort.read(tmp_path / "labels.csv", tmp_path / "f"), [Settings(method="abmil")])
 
 
 def test_a_comparison_runs_what_can_run(embeddings: Path, tmp_path: Path) -> None:

@@ -20,12 +20,13 @@ from .formats.source import BagInfo, Options, Source, check_finite, coords_of, d
 SMALL = 1 << 22  # bytes of features that are read whole
 ROWS = 16  # that are read at each anchor of larger ones
 COLUMNS = 64  # of a sketch
+PILED = 100  # patches at one place, which no tool cuts
 FEW = 3  # patches, which may be the same background by chance
 STEPS = 256  # patches whose neighbours are looked for
 CORNERS = np.array([[0, 0], [1, 0], [0, 1], [1, 1], [0.5, 0.5]])
 
-FaultKind = Literal["not-finite", "zero-features", "constant-features", "far-coordinates", "stacked", "outside-slide",
-                    "zero-patches", "shared-places"]  # fmt: skip
+FaultKind = Literal["not-finite", "zero-features", "constant-features", "far-coordinates", "stacked", "piled",
+                    "outside-slide", "zero-patches", "shared-places"]  # fmt: skip
 
 
 class Fault(NamedTuple):
@@ -39,9 +40,9 @@ class Fault(NamedTuple):
 class Survey:
     """A slide's files as they were found. content: digest of samples of them; whole: of every byte, if asked for.
 
-    options: with which they are read. step: median distance of a patch to its next, None if it has none. sketch:
-    (anchor, column) features of the patches next to the corners and the middle of the slide; the same for the same
-    features in any order.
+    options: with which they are read. piled: most patches at one place. step: median distance of a patch to its next,
+    None if it has none. sketch: (anchor, column) features of the patches next to the corners and the middle of the
+    slide; the same for the same features in any order.
     """
 
     info: BagInfo
@@ -50,6 +51,7 @@ class Survey:
     whole: str = ""
     state: State = field(default=(), repr=False)
     faults: tuple[Fault, ...] = ()
+    piled: int = 1
     step: float | None = None
     sketch: NDArray[np.float16] | None = field(default=None, repr=False, compare=False)
 
@@ -94,13 +96,13 @@ def _survey(path: Path, options: Options, whole: bool) -> Survey:
     if info.n == 0:
         return Survey(info=info, options=options, content=content, whole=all_bytes, state=state)
     faults: list[Fault] = []
-    places = _places(source, options, info, faults)
+    places, piled = _places(source, options, info, faults)
     anchors = np.unique(np.linspace(0, info.n - 1, len(CORNERS)).round()) if places is None else _anchors(places)
     sketch = _look_at_features(source, info, anchors.astype(np.int64), whole, faults)
     step = None if places is None else _step(places)
     return Survey(
-        info=info, options=options, content=content, whole=all_bytes, state=state, faults=tuple(faults), step=step,
-        sketch=sketch,
+        info=info, options=options, content=content, whole=all_bytes, state=state, faults=tuple(faults),
+        piled=piled, step=step, sketch=sketch,
     )  # fmt: skip
 
 
@@ -141,28 +143,34 @@ def survey_all(
     return surveys
 
 
-def _places(source: Source, options: Options, info: BagInfo, faults: list[Fault]) -> NDArray[np.float64] | None:
-    """(patch, 2) coordinates, and what is wrong with them; None if they are unknown or cannot be used."""
+def _places(
+    source: Source, options: Options, info: BagInfo, faults: list[Fault]
+) -> tuple[NDArray[np.float64] | None, int]:
+    """(patch, 2) coordinates, None if they are unknown or cannot be used, and the most patches at one place; what is
+    wrong with them becomes a fault."""
     if not info.placed:
-        return None
+        return None, 1
     try:
         coords = np.ascontiguousarray(coords_of(source, options, info).numpy(), dtype=np.float64)
     except NotFiniteError as error:
         faults.append(Fault("not-finite", str(error)))
-        return None
+        return None, 1
     if (farthest := float(np.abs(coords).max())) > FARTHEST:
         faults.append(Fault("far-coordinates", f"a coordinate of {farthest:g}"))
-        return None
-    shared = info.n - len(np.unique(coords.view(np.complex128)))
-    if info.n > 1 and shared == info.n - 1:
+        return None, 1
+    counts = np.unique(coords.view(np.complex128), return_counts=True)[1]
+    shared, most = info.n - len(counts), int(counts.max())
+    if info.n > 1 and len(counts) == 1:
         faults.append(Fault("stacked", f"{info.n} patches"))
+    elif most > PILED:
+        faults.append(Fault("piled", f"{most} of {info.n} patches"))
     elif shared:
         faults.append(Fault("shared-places", f"{shared} of {info.n} patches"))
     if source.size is not None and info.unit == "px":
         edge, size = info.patch_size or 0.0, np.array(source.size)
         if outside := int(((coords < -edge) | (coords > size)).any(axis=1).sum()):
             faults.append(Fault("outside-slide", f"{outside} of {info.n} patches, slide {size[0]:g} x {size[1]:g}"))
-    return coords
+    return coords, most
 
 
 def _anchors(coords: NDArray[np.float64]) -> NDArray[np.int64]:

@@ -58,6 +58,7 @@ class Team:
         lam = training.lam([slide.slide_id for slide in slides], of_slides, seen.jigsaw)[first:last]
         total = training.total(mil, labels, lam, jigsaw, bags=len(bags), slides=len(slides))
         training.update(None if batch is None else total, self.sum_gradients)
+        training.last = tuple(slide.slide_id for slide in slides)
         return seen
 
     def gather(self, own: Tensor, count: int) -> Tensor:

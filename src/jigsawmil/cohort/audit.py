@@ -59,11 +59,12 @@ PROBLEMS: dict[str, tuple[Severity, About]] = {
     "mixed-magnifications": ("error", "features"),
     "near-magnifications": ("note", "features"),
     "unknown-magnification": ("note", "features"),
-    "not-finite": ("error", "features"),  # these, and the next four, are left out under skip_bad
+    "not-finite": ("error", "features"),  # these and others are left out under skip_bad, see BAD
     "zero-features": ("error", "features"),
     "constant-features": ("error", "features"),
     "far-coordinates": ("error", "features"),
     "stacked": ("note", "features"),
+    "piled": ("note", "features"),
     "outside-slide": ("note", "features"),
     "other-units": ("note", "features"),
     "other-grid": ("error", "features"),
@@ -83,6 +84,7 @@ BAD = {  # left out under skip_bad, and the reason in a phrase
     "constant-features": "all patches have the same features",
     "far-coordinates": "coordinates that no slide has",
     "stacked": "all patches lie at one place",
+    "piled": "very many patches at one place",
     "outside-slide": "patches outside of the slide",
     "other-units": "coordinates in other units",
 }

@@ -7,11 +7,12 @@ from typing import NamedTuple, Protocol
 import numpy as np
 
 from ..bags.magnification import DIFFERENT, OTHER, Magnification, magnification, ratio
-from ..bags.survey import Survey
+from ..bags.survey import PILED, Survey
 from ..slides.encoders.spec import our_name
 from .labels import listed
 
 LEAVE = "Extract the slide again, or leave it out with --skip-bad (skip_bad=True)."
+PILES = "Methods with a graph refuse more of them than their k allows. "
 USED = "They are used as they are; --skip-bad (skip_bad=True) leaves them out."
 # Faults of a slide: what is said of slides that have it, and what to do.
 FAULTS: dict[str, tuple[str, str]] = {
@@ -19,7 +20,8 @@ FAULTS: dict[str, tuple[str, str]] = {
     "zero-features": ("whose features are all 0", LEAVE),
     "constant-features": ("whose patches all have the same features", LEAVE),
     "far-coordinates": ("with coordinates that no slide has", LEAVE),
-    "stacked": ("whose patches all lie at one place", USED),
+    "stacked": ("whose patches all lie at one place", PILES + USED),
+    "piled": (f"with more than {PILED} patches at one place", PILES + USED),
     "outside-slide": ("with patches outside of the slide", USED),
     "zero-patches": ("with patches whose features are all 0", ""),
     "shared-places": ("with patches at one place", ""),

@@ -12,7 +12,7 @@ from torch import Tensor
 
 from ..bags.bag import Bag
 from ..errors import FeatureError
-from ..graph import GraphConfig, SpatialGraph, build_graph, spatial_order
+from ..graph import GraphConfig, SpatialGraph, build_graph, naming, spatial_order
 from ..graph_config import Raster
 
 GRAPH, RASTER = GraphConfig(), Raster()
@@ -52,7 +52,8 @@ class Batch:
     def _of_one(cls, bag: Bag, config: GraphConfig | None, raster: Raster) -> "Batch":
         if len(bag) == 0:
             raise FeatureError(f"{bag.slide_id}: the slide has no patches; expected at least one.")
-        order = spatial_order(bag.coords)
+        with naming(bag.slide_id):
+            order = spatial_order(bag.coords)
         bag = dataclasses.replace(bag, features=bag.features[order], coords=bag.coords[order])
         return cls.of_ordered(bag, order, build_graph(bag, config) if config else None, raster)
 

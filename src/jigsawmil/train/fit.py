@@ -8,6 +8,7 @@ from pathlib import Path
 import numpy as np
 import torch
 
+from ..cohort.labels import listed
 from ..errors import ConfigError, NotANumberError
 from ..nn.model import Model
 from ..tasks import get_task
@@ -21,7 +22,6 @@ from .state import load_state, save_state
 from .training import Training
 
 SAVE_SECONDS = 30.0  # between two saves of a running training
-_DIVERGED = "Lower lr, and check the features."  # what to do
 
 
 def fit(
@@ -56,8 +56,7 @@ def fit(
             recall(model, feed, train, config, sharing)
         with epoch_draws(seed, number, training.device, sharing.rank) as generator:
             mil, jigsaw = one_pass(training, feed, train, generator, sharing)
-        if not all(bool(weight.isfinite().all()) for weight in model.parameters()):
-            raise ConfigError(f"the training diverged in epoch {number}: weights contain NaN or Inf. {_DIVERGED}")
+        training.refuse_diverged()
         lam = training.lam.mean
         training.lam.end_epoch()
         loss, auc = evaluate(model, feed, validation, config, sharing) if validation else (math.nan, math.nan)
@@ -72,7 +71,11 @@ def fit(
     if keep_state and state is not None and sharing.rank == 0:
         save_state(state, *training.state())
     if not progress.best:
-        raise ConfigError(f"the training diverged: the validation loss was never a number. {_DIVERGED}")
+        lost = listed(lost_bags(model, feed, sharing.share(validation), config), 3)
+        of = f" of {lost}" if lost else ""
+        raise ConfigError(
+            f"the training diverged: the validation loss{of} was never a number. Lower lr, and check the features{of}."
+        )
     model.load_state_dict(progress.kept)
     model.eval()
     return progress
@@ -116,6 +119,20 @@ def evaluate(
     answers = sharing.gather(rows, len(bags)).numpy()
     labels, task = feed.labels[list(bags)].numpy(), get_task(model.config.task).of(feed.cohort.classes)
     return task.validation(labels, answers[:, :-1], answers[:, -1])
+
+
+def lost_bags(model: Model, feed: Feed, bags: Sequence[int], config: TrainConfig) -> list[str]:
+    """Those for which the model has no finite loss."""
+    lost = []
+    for bag, item in zip(bags, feed.prepared(bags, config.device), strict=True):
+        try:
+            [seen] = run_model(model, [item], device=config.device, precision=config.precision)
+            loss = held_out_loss(model, seen, feed.labels[bag : bag + 1])
+        except NotANumberError:
+            loss = math.nan
+        if not math.isfinite(loss):
+            lost.append(item.name)
+    return lost
 
 
 def recall(model: Model, feed: Feed, train: Sequence[int], config: TrainConfig, sharing: Sharing = ALONE) -> None:

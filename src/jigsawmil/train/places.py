@@ -7,6 +7,7 @@ from ..bags.formats import BagInfo
 from ..cohort.cohort import Cohort
 from ..cohort.labels import listed
 from ..errors import ConfigError, FeatureError
+from ..graph import most_ties
 from ..nn.options import METHODS
 from .settings import Settings
 
@@ -17,7 +18,10 @@ def blind_methods() -> list[str]:
 
 
 def check_places(cohort: Cohort, settings: Iterable[Settings], *, shuffled: bool = False) -> None:
-    """Refuse methods that use positions on a cohort that has none. shuffled: they are to be shuffled."""
+    """Refuse methods that use positions on a cohort that has none, or none of use for a graph. shuffled: they are to
+    be shuffled."""
+    settings = list(settings)
+    check_piles(cohort, settings)
     lacking = cohort.unplaced
     if not lacking:
         return
@@ -33,6 +37,21 @@ def check_places(cohort: Cohort, settings: Iterable[Settings], *, shuffled: bool
         raise ConfigError(
             f"{found}. The control shuffles positions, but these features have none. Leave --shuffle-control out."
         )
+
+
+def check_piles(cohort: Cohort, settings: Iterable[Settings]) -> None:
+    """Refuse methods whose graphs cannot be built, for too many patches of a slide lie at one place."""
+    for one in settings:
+        k = min((own.graph.k for own in one.each_member() if own.needs_graph and own.graph.kind == "knn"), default=None)
+        if k is None:
+            continue
+        piles = {s.slide_id: s.survey.piled for s in cohort.slides if s.survey and s.survey.piled > most_ties(k)}
+        if piles:
+            raise FeatureError(
+                f"{len(piles)} slides with too many patches at one place for the graph of {one.method} (k={k}), "
+                f"expected at most {most_ties(k)}: {listed([f'{name} ({n})' for name, n in piles.items()], 5)}. "
+                "Extract them again, leave them out with --skip-bad (skip_bad=True), or use a method without a graph."
+            )
 
 
 def check_placed(bag: Bag | BagInfo, methods: Iterable[str]) -> None:

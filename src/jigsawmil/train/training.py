@@ -8,6 +8,7 @@ from typing import NamedTuple
 import torch
 from torch import Tensor
 
+from ..cohort.labels import listed
 from ..errors import ConfigError
 from ..nn.batch import Batch
 from ..nn.model import Model
@@ -39,15 +40,17 @@ class Training:
         self.scaler = torch.amp.GradScaler(self.device.type, enabled=half)
         self.lam = Lambda(config.lambda_ if model.jigsaw is not None else LambdaConfig(policy=0.0))
         self.progress = Progress()
+        self.last: tuple[str, ...] = ()  # slides of the last step
 
     def step(self, batch: Batch, labels: Tensor, generator: torch.Generator) -> Losses:
         """One update of the weights by one batch. labels: (bag,)"""
         mil, jigsaw = self.losses(batch, labels, generator)
         seen = Losses(mil.tolist(), jigsaw.tolist())
         if not self.scaler.is_enabled():  # else float16 overflowed, and the scaler leaves the step out
-            refuse_lost(batch, seen, len(self.progress.epochs) + 1)
+            self.refuse_lost(batch, seen)
         lam = self.lam(batch.slide_ids, [seen.mil[bag] for bag in batch.bag_of_slide], seen.jigsaw)
         self.update(self.total(mil, labels, lam, jigsaw, bags=len(mil), slides=len(jigsaw)))
+        self.last = batch.slide_ids
         return seen
 
     def losses(self, batch: Batch, labels: Tensor, generator: torch.Generator) -> tuple[Tensor, Tensor]:
@@ -77,6 +80,25 @@ class Training:
             torch.nn.utils.clip_grad_norm_(self.model.parameters(), self.config.clip)
         self.scaler.step(self.optimiser)
         self.scaler.update()
+
+    def refuse_diverged(self) -> None:
+        """Weights are numbers; an error names the slides after which they are not."""
+        if not all(bool(weight.isfinite().all()) for weight in self.model.parameters()):
+            raise _diverged(self, f"weights contain NaN or Inf after the step on {listed(self.last, 3)}")
+
+    def refuse_lost(self, batch: Batch, losses: Losses) -> None:
+        """Losses of a batch are numbers; an error names the slides whose are not, or those of the step before, if its
+        weights are none."""
+        lost = {
+            slide: loss
+            for slide, bag, jigsaw in zip(batch.slide_ids, batch.bag_of_slide, losses.jigsaw, strict=True)
+            for loss in (losses.mil[bag], jigsaw)
+            if not math.isfinite(loss)
+        }
+        if lost:
+            self.refuse_diverged()
+            loss = next(iter(lost.values()))
+            raise _diverged(self, f"the loss of {listed(list(lost), 3)} is {loss}, expected a number")
 
     def end_epoch(self, epoch: Epoch, keep: bool) -> None:
         """keep: the weights are the best so far."""
@@ -110,20 +132,11 @@ class Training:
         self.progress = Progress(epochs, values["best"], part("kept/"))
 
 
-def refuse_lost(batch: Batch, losses: Losses, epoch: int) -> None:
-    """Losses of a batch are numbers; an error names the slides whose are not."""
-    lost = {
-        slide: loss
-        for slide, bag, jigsaw in zip(batch.slide_ids, batch.bag_of_slide, losses.jigsaw, strict=True)
-        for loss in (losses.mil[bag], jigsaw)
-        if not math.isfinite(loss)
-    }
-    if lost:
-        names, loss = ", ".join(list(lost)[:3]), next(iter(lost.values()))
-        raise ConfigError(
-            f"the training diverged in epoch {epoch}: the loss of {names} is {loss}, expected a number. Lower lr, and "
-            "check the features of these slides."
-        )
+def _diverged(training: Training, found: str) -> ConfigError:
+    epoch = len(training.progress.epochs) + 1
+    return ConfigError(
+        f"the training diverged in epoch {epoch}: {found}. Lower lr, and check the features of these slides."
+    )
 
 
 def drop_patches(batch: Batch, share: float) -> Batch:
