@@ -6,7 +6,7 @@ import re
 from pathlib import Path
 
 import pytest
-from tools.notebook import run_cells, with_outputs
+from tools.notebook import LIMIT, check_time, run_cells, with_outputs
 from tools.site import BESIDE, ROOT, commands_page, linked, notebook_page, slug
 
 from jigsawmil.cli.app import VERBS, load_verb
@@ -63,6 +63,12 @@ def test_a_notebook_runs_in_order_and_keeps_what_it_prints(tmp_path: Path) -> No
     assert page.startswith("# Title\n\n```python\nx = 2\nx + 1\n```\n\n```text\n3\n```")
     with pytest.raises(ZeroDivisionError):
         run_cells({"cells": [{"cell_type": "code", "source": ["1 / 0"]}]})
+
+
+def test_a_notebook_that_is_too_slow_fails() -> None:
+    check_time(LIMIT)
+    with pytest.raises(SystemExit, match="expected at most 300 s"):
+        check_time(LIMIT + 1)
 
 
 def test_the_tutorial_was_run_and_names_what_exists() -> None:

@@ -17,6 +17,7 @@ from typing import Any
 from . import ROOT
 
 PAGE = ROOT / "docs" / "tutorial.ipynb"
+LIMIT = 300  # seconds on a CPU: what the notebook promises
 
 
 def main() -> None:
@@ -31,9 +32,16 @@ def main() -> None:
             printed = run_cells(book)
         finally:
             os.chdir(here)
-    print(f"{len(printed)} cells in {time.perf_counter() - began:.0f} s")
+    seconds = time.perf_counter() - began
+    print(f"{len(printed)} cells in {seconds:.0f} s")
     if options.write:
         PAGE.write_text(with_outputs(book, printed), encoding="utf-8")
+    check_time(seconds)
+
+
+def check_time(seconds: float) -> None:
+    if seconds > LIMIT:
+        raise SystemExit(f"{PAGE.name}: {seconds:.0f} s, expected at most {LIMIT} s. Make its cells smaller.")
 
 
 def run_cells(book: dict[str, Any]) -> list[str]:
