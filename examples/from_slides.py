@@ -24,7 +24,7 @@ def main() -> None:
     parser.add_argument("--out", type=Path, default=Path("from-slides"), help="folder to write to")
     parser.add_argument("--slides", type=int, default=20)
     parser.add_argument("--patches", type=int, default=100, help="median number of tiles a slide")
-    parser.add_argument("--kind", default="composition", help="what the label says: composition or arrangement")
+    parser.add_argument("--kind", default="composition", help="what the label depends on: composition or arrangement")
     parser.add_argument("--encoder", default="efficientnet-lite0", help="a name, or a TorchScript or ONNX file")
     parser.add_argument("--folds", type=int, default=5)
     parser.add_argument("--epochs", type=int, default=30)

@@ -25,7 +25,7 @@ file, `Settings.preset("paper", k=8)` and `SlideClassifier(preset="paper")` in P
 
 
 def _text(value: object) -> str:
-    return f"`{str(value).lower() if isinstance(value, bool) else value}`"
+    return f"`{str(value).lower() if isinstance(value, bool) else value}`" if value != "" else ""
 
 
 def page() -> str:

@@ -18,7 +18,7 @@ folds, stopping, ensembles and statistics as ours:
 
 <!-- not run: installs torchmil -->
 ```bash
-pip install 'jigsawmil[torchmil]'
+pip install -c constraints.txt '.[torchmil]'     # in the source folder
 ```
 
 ```bash

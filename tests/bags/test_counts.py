@@ -33,5 +33,7 @@ def test_an_empty_slide_counts(tmp_path: Path) -> None:
 def test_two_encoders_in_a_folder_are_refused(tmp_path: Path) -> None:
     write(tmp_path / "f", "a", 8)
     write(tmp_path / "f", "b", 8, dim=6)
-    with pytest.raises(FeatureError, match=r"found features of 4 \(a.h5\), 6 \(b.h5\) columns, expected one number"):
+    with pytest.raises(
+        FeatureError, match=r"found features with 4 \(a.h5\), 6 \(b.h5\) columns, expected one dimension"
+    ):
         patch_statistics(tmp_path / "f")

@@ -1,11 +1,14 @@
 """`jigsawmil doctor`: what it says of this machine, and what it does about a kernel that is wrong."""
 
+import re
+from dataclasses import fields
 from pathlib import Path
 from typing import Any
 
 import pytest
 import torch
 
+from jigsawmil.cli.options import MethodOptions
 from jigsawmil.doctor import kernels, machine, software
 from jigsawmil.doctor.examination import verdict
 from jigsawmil.nn import csr
@@ -37,6 +40,9 @@ def test_a_healthy_machine(jigsawmil: Any, tmp_path: Path, monkeypatch: pytest.M
     assert [said for said in wanted if said not in ran.out] == []
     assert "not-to-be-shown" not in ran.out
     assert f"--device auto is {'cuda:0' if torch.cuda.is_available() else 'cpu'}, with" in ran.out
+    named = set(re.findall(r"--(\w+)", ran.out))
+    assert named == {"device", "precision"}
+    assert named <= {field.name for field in fields(MethodOptions)}  # compare and train take them
     assert "NO" not in ran.out
     assert list(tmp_path.iterdir()) == []  # what was written to measure the disk is gone
 
@@ -70,7 +76,7 @@ def test_what_a_gpu_is_judged_to_do_is_kept(monkeypatch: pytest.MonkeyPatch) -> 
     monkeypatch.setattr(kernels, "keep_faults", lambda device, faults: kept.append(faults))
     monkeypatch.setattr(kernels, "triton_backend", lambda: triton)
     for fault, used, said in (
-        ("", ["triton", "triton"], "cuda:0, with Triton kernels; --set precision=auto is bfloat16"),
+        ("", ["triton", "triton"], "cuda:0, with Triton kernels; --precision auto selects bfloat16 on this device"),
         ("triton torch.bfloat16", ["torch"], "cuda:0, with torch's CSR operations;"),
         ("torch torch.float32", ["torch"], "cuda:0, with torch's CSR operations, which are wrong here"),
     ):

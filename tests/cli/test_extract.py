@@ -156,7 +156,7 @@ def test_tiles_that_an_encoder_was_not_trained_on_are_remarked_on() -> None:
 
     assert all(said(spec.name, spec.patch, spec.mpp) == "" for spec in SPECS)
     assert said("uni", 512, 0.25) == ""  # the same microns, scaled down
-    assert "asks for tiles of 224 pixels at 0.5 microns; those of 256 at 0.5 make everything look 0.88" in said(
+    assert "expects tiles of 224 pixels at 0.5 microns; in tiles of 256 at 0.5, structures appear 0.88" in said(
         "virchow2", 256, 0.5
     )
     assert "2 times as large" in said("uni", 256, 0.25)

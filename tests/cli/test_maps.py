@@ -99,7 +99,7 @@ def test_attribution_is_drawn_and_exported_on_request(
 ) -> None:
     ran = jigsawmil("heatmap", run, SLIDE, "--attribution", "--out", tmp_path / "a.svg")
     assert ran.code == 0, ran.err
-    assert "The attribution misses the logit by" in ran.out
+    assert "The attribution adds up to the logit, with an error of" in ran.out
     for folder, args in (("run", [run, SLIDE]), ("model", [model, features])):
         ran = jigsawmil("export", *args, "--attribution", "--format", "csv", "--out", tmp_path / folder)
         assert ran.code == 0, ran.err

@@ -2,7 +2,7 @@
 
 import inspect
 from dataclasses import dataclass
-from typing import Annotated
+from typing import Annotated, get_type_hints
 
 import pytest
 import torch
@@ -45,6 +45,13 @@ def test_a_group_becomes_the_options_of_a_verb() -> None:
     assert seen == {"group": Group("a", 4), "own": 6}
     panels = {name: p.annotation.__metadata__[0].rich_help_panel for name, p in parameters.items()}
     assert panels == {"needed": "A group of options", "shared": "A group of options", "own": None}
+
+
+def test_no_help_states_an_empty_default() -> None:
+    for name, kind in get_type_hints(MethodOptions, include_extras=True).items():
+        words = kind.__metadata__[0].help
+        assert "Default: ." not in words, name
+        assert words.endswith("."), name
 
 
 def test_values_are_what_they_look_like() -> None:

@@ -253,7 +253,11 @@ def test_what_a_model_does_not_know_is_asked_for(
         ({"encoder": None}, [], "does not state the encoder"),
         ({}, [], "colour, which is not among `jigsawmil encoders`"),
         ({}, ["--weights", other], "is the encoder other"),
-        ({"encoder": "uni"}, [], "uni is the encoder uni and gives 1024 numbers"),
+        (
+            {"encoder": "uni"},
+            [],
+            "uni is the encoder uni and gives 1024. Give features made with the encoder and",
+        ),
         ({"patch_um": None, "tiles": None}, ["--weights", weights], "does not state its patch size"),
         ({}, ["--weights", weights, "--patch-um", "64"], "trained on patches of 128 microns"),
         ({}, ["--weights", weights, "--patch-size", "256"], "apply to feature files"),

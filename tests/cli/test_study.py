@@ -134,7 +134,7 @@ def test_settings_may_be_given_beside_the_file(jigsawmil, file: Path, tmp_path: 
     for typed, words in (
         ("k3", "expected KEY=VALUE"),
         ("kk=3", "Did you mean 'k'?"),
-        ("method=abmil", "--set method: it is what variants differ in"),
+        ("method=abmil", "--set method: variants differ in this setting"),
         ("options=x", "none of abmil, graph-abmil+jigsaw uses this setting"),
     ):
         ran = jigsawmil("study", file, "--set", typed, "--out", tmp_path / "run")
@@ -169,7 +169,7 @@ def test_what_init_writes_can_be_run(jigsawmil, cohort: Path, tmp_path: Path, mo
     assert "phantom mine 40" in said(jigsawmil(*tried.split()))
     again = jigsawmil("init", "mine")
     assert again.code == 1
-    assert "study.toml and mine/labels.csv: found" in again.err
+    assert "study.toml and mine/labels.csv: already there" in again.err
     (tmp_path / "mine" / "labels.csv").write_bytes((cohort / "labels.csv").read_bytes())
     (tmp_path / "mine" / "features").symlink_to(cohort / "features")
     dry = jigsawmil("study", "mine/study.toml", "--dry-run")

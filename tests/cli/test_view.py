@@ -64,7 +64,9 @@ def test_whoever_opens_it_to_others_is_warned(jigsawmil: Callable[..., Any], fin
     ran = jigsawmil("view", finished[0], "--address", "0.0.0.0")
     assert made[0].address == "0.0.0.0"
     words = re.sub(r"\s+", " ", ran.out)
-    assert "Whoever knows the address below and can reach 0.0.0.0:5006 sees the slides, labels and predictions" in words
+    assert (
+        "Anyone who has the address below and can reach 0.0.0.0:5006 sees the slides, labels and predictions" in words
+    )
     assert "nothing is encrypted" in words
     ran = jigsawmil("view", finished[0], "--address", "0.0.0.0", "--no-token")
     assert "Anyone who can reach 0.0.0.0:5006" in ran.out

@@ -133,7 +133,8 @@ def test_the_report_says_what_a_reader_needs(run: Run) -> None:
     for words in (
         "jigsawmil report · of run · external", "External validation of the ensemble of all 8 fold models of pair",
         "2 folds x 2 seeds x 2 members", "in training", "calibration in the large", "calibration slope",
-        "external, by patient", "patient bootstrap", "fixed in training", "nothing is shared",
+        "external, by patient", "patient bootstrap", "fixed in training",
+        "id, patient id and content of the features: nothing is shared.",
         "jigsawmil validate", "Confusion matrix", "Do the members agree?", "Most confidently right", "by patient",
     ):  # fmt: skip
         assert words in page, words
@@ -154,7 +155,7 @@ def test_a_validation_is_a_run_for_maps_and_viewer(run: Run, home: Path) -> None
     assert len(run.jobs_of(slide)) == 8
     maps = run_maps(run, slide)
     assert maps.probabilities[1] == pytest.approx(run.predictions["probability"].iloc[0], abs=1e-7)
-    with pytest.raises(StudyError, match=r"a validation of .*run"):
+    with pytest.raises(StudyError, match=r"is itself a validation\. Give the run or model: .*run"):
         validate(run.folder, home / "new/labels.csv", home / "new/features", home / "no")
 
 

@@ -171,7 +171,7 @@ def test_a_stated_resolution_that_contradicts_the_slide_is_refused(
     slides: dict[str, Path], encoder: Encoder, tmp_path: Path
 ) -> None:
     found = extract_slide(slides["0001"], tmp_path, encoder, replace(SETTINGS, slide_mpp=0.25))
-    assert "states 0.5 microns a pixel, --slide-mpp (mpp=) says 0.25" in str(found.error)
+    assert "states 0.5 microns per pixel, --slide-mpp (mpp=) says 0.25" in str(found.error)
 
 
 def test_settings_that_cannot_be_are_refused() -> None:

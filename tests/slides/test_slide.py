@@ -117,7 +117,7 @@ def test_a_stated_resolution_fills_in_and_never_contradicts(picture: Pixels, tif
     silent, telling = tiff(picture, name="a.tif"), tiff(picture, name="b.tif", resolution=(2e4, 2e4), resolutionunit=3)
     with open_slide(silent, mpp=0.25) as one, open_slide(telling, mpp=0.499) as two:
         assert (one.mpp, two.mpp) == (0.25, 0.5)
-    with pytest.raises(SlideError, match=r"states 0.5 microns a pixel, --slide-mpp \(mpp=\) says 0.25"):
+    with pytest.raises(SlideError, match=r"states 0.5 microns per pixel, --slide-mpp \(mpp=\) says 0.25"):
         open_slide(telling, mpp=0.25)
     with pytest.raises(ConfigError, match="mpp=-1"):
         open_slide(silent, mpp=-1)

@@ -29,7 +29,7 @@ def test_there_are_several_ways_to_write_plus_minus(given: str) -> None:
     ("table", "told"),
     [
         (3, "s.toml: published: found 3, expected a table"),
-        ({}, "s.toml: published: found source = None, expected where the figures stand"),
+        ({}, "s.toml: published: found source = None, expected the paper and table, such as"),
         ({"source": " "}, "found source = ' '"),
         ({"source": "T", "BRC": {}}, "published: cohort: found 'BRC', .*Did you mean 'BRCA'"),
         ({"source": "T", "BRCA": 0.5}, "published.BRCA: found 0.5, expected a table of figures"),

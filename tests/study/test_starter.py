@@ -25,6 +25,6 @@ def test_the_file_reads_as_it_stands_and_with_each_remark_put_to_use(tmp_path: P
     assert used.variants["k = 8"] == Settings(method="graph-abmil", k=8)
     del used.variants["k = 8"]  # type: ignore[attr-defined]
     assert used.variants == found.variants  # the values shown are the defaults
-    with pytest.raises(StudyError, match=r"study.toml and .*labels.csv: found, expected a folder without"):
+    with pytest.raises(StudyError, match=r"study.toml and .*labels.csv: already there"):
         write_starter(tmp_path, ["abmil"])
     assert len(list(tmp_path.iterdir())) == 2

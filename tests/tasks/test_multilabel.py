@@ -70,7 +70,7 @@ def test_labels_are_read_column_by_column(tmp_path: Path) -> None:
         read_labels(tmp_path / "labels.csv", task="multilabel")
     with pytest.raises(LabelError, match="no column 'her2'"):
         read_labels(tmp_path / "labels.csv", task="multilabel", label_columns="er,her2")
-    with pytest.raises(ConfigError, match=r"label_columns .* is of the task multilabel"):
+    with pytest.raises(ConfigError, match=r"label_columns .* applies to the task multilabel"):
         read_labels(tmp_path / "labels.csv", label_columns="er,grade")
 
 

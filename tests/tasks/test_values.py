@@ -180,7 +180,7 @@ def test_a_patient_has_one_outcome() -> None:
 
 def test_columns_of_another_task_are_refused(tmp_path: Path) -> None:
     (tmp_path / "labels.csv").write_text("slide_id,T,E\ns,1,1\n")
-    with pytest.raises(ConfigError, match=r"time_column .* is of the task survival"):
+    with pytest.raises(ConfigError, match=r"time_column .* applies to the task survival"):
         read_labels(tmp_path / "labels.csv", time_column="T")
     with pytest.raises(LabelError, match="no column of times is recognised"):
         read_labels(tmp_path / "labels.csv", task="survival", event_column="E")

@@ -172,7 +172,7 @@ def test_an_answer_that_is_no_number_ends_with_the_name_of_the_slide(members: in
         model.head.linear.bias.fill_(torch.nan)
     whole = model if members == 1 else Ensemble([small("abmil"), model])
     own = card(model) if members == 1 else dataclasses.replace(card(model), members=(card(model), card(model)))
-    with pytest.raises(NotANumberError, match=f"{bags[0].slide_id}: the model answers .*nan"):
+    with pytest.raises(NotANumberError, match=f"{bags[0].slide_id}: the model returned .*nan"):
         list(apply_model(whole, own, bags))
 
 

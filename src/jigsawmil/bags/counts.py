@@ -38,6 +38,6 @@ def patch_statistics(folder: str | Path, *, features_key: str | None = None, **r
     if len(dims) > 1:
         several = ", ".join(f"{dim} ({name})" for dim, name in sorted(dims.items()))
         raise FeatureError(
-            f"{folder}: found features of {several} columns, expected one number. One folder per encoder."
+            f"{folder}: found features with {several} columns, expected one dimension. Use one folder per encoder."
         )
     return PatchStatistics.of([bag.n for bag in bags], bags[0].dim)

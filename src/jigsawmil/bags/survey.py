@@ -63,8 +63,8 @@ class Survey:
         """A FeatureError if the files changed since."""
         if self.content and state_of(self.paths) != self.state and content_of(self.paths) != self.content:
             raise FeatureError(
-                f"{self.info.path}: changed since it was first looked at; expected features that stay as they are "
-                "while they are used. Run again when nothing writes there any more."
+                f"{self.info.path}: changed since it was first read; features must not change while they are "
+                "used. Run again once the files no longer change."
             )
 
 

@@ -21,7 +21,7 @@ class TileSpec:
 
     def __post_init__(self) -> None:
         require("patch", self.patch, self.patch >= 1, "pixels, 1 or more")
-        require("mpp", self.mpp, self.mpp is None or self.mpp > 0, "microns a pixel of a tile, above 0")
+        require("mpp", self.mpp, self.mpp is None or self.mpp > 0, "microns per tile pixel, above 0")
         require("overlap", self.overlap, 0 <= self.overlap < self.patch, f"pixels, 0 to below the patch's {self.patch}")
         require("tissue share", self.share, 0 < self.share <= 1, "a share above 0, up to 1")
 

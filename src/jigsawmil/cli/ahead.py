@@ -39,12 +39,21 @@ def show_cost(study: "Study", *, phantom: bool, processes: int) -> None:
     gigabytes = sum(own.gigabytes for own in costs.values())
     notes = [
         f"In all about {hours:.1f} hours with {processes} process{'es' * (processes > 1)}, if no training stops early; "
-        "an estimate to a factor of two, from one machine's processor.",
-        f"Features to draw: {gigabytes:.1f} GB." if phantom else "The features are there.",
+        "an estimate, right to about a factor of two, from times measured on one machine.",
+        f"Features to draw: {gigabytes:.1f} GB." if phantom else "The features exist already.",
         "Nothing was run.",
     ]
     columns = [Column("cohort", list(costs), name=True), *(Column(name, cells) for name, cells in figures.items())]
-    print_stacked([Table(f"{len(study.variants)} variants: {', '.join(study.variants)}", columns, notes)], console())
+    print_stacked(
+        [
+            Table(
+                f"{len(study.variants)} variant{'s' * (len(study.variants) > 1)}: {', '.join(study.variants)}",
+                columns,
+                notes,
+            )
+        ],
+        console(),
+    )
 
 
 def draw_standins(study: "Study", folder: Path, quiet: bool) -> "Study":

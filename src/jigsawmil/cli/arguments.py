@@ -38,7 +38,9 @@ CoordsKey = Annotated[str | None, typer.Option(help=COHORT["coords_key"].help)]
 Masks = Annotated[
     Path | None, typer.Option(help="Your own outlines of the tissue: a folder of SLIDE.geojson files, or one file.")
 ]
-TargetName = Annotated[str | None, typer.Option("--target", help="Of a model with several targets: whose maps.")]
+TargetName = Annotated[
+    str | None, typer.Option("--target", help="Target whose maps are drawn, if the model has several.")
+]
 Attribution = Annotated[
     bool,
     typer.Option(
@@ -98,7 +100,7 @@ class TableOptions:
 
 @dataclass(frozen=True)
 class ReadingOptions:
-    """What feature files may leave open."""
+    """If the feature files do not state it."""
 
     mpp: SlideMpp = None
     patch_size: PatchSize = None

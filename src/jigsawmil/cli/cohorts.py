@@ -78,7 +78,7 @@ def check_cohort(
     target: TargetOptions,
     json: Annotated[bool, typer.Option("--json", help="Print everything as JSON, with all names.")] = False,
 ) -> None:
-    """Check a cohort before anything runs: what it holds, and what is wrong with it.
+    """Check a cohort before a run: what it contains, and what is wrong with it.
 
     Example: `jigsawmil check --labels labels.csv --features features`
     """

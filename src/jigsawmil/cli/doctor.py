@@ -12,9 +12,11 @@ from .screen import console
 
 @app.command()
 def doctor(
-    folder: Annotated[Path, typer.Argument(help="Folder on the disk to measure: that of the features.")] = Path(),
+    folder: Annotated[
+        Path, typer.Argument(help="Folder on the disk whose speed is measured, such as that of the features.")
+    ] = Path(),
 ) -> None:
-    """What this machine has, whether every kernel gives the right answer on it, how fast, and which one will be used.
+    """Report this machine's hardware and software, and check the kernels on it: whether each is right, and how fast.
 
     Exits with 1 if a kernel is wrong.
 

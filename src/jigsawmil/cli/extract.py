@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     from ..slides.extract_one import Extracted
     from ..train.from_slides import Extraction
 
-Weights = Annotated[Path | None, typer.Option(help="Local weights of the encoder, instead of the hub.")]
+Weights = Annotated[Path | None, typer.Option(help="Local file or folder of encoder weights, instead of a download.")]
 TrustCode = Annotated[
     bool, typer.Option("--trust-code", help="Allow encoders that run code from their repository when they are loaded.")
 ]
@@ -100,8 +100,8 @@ def unusual(tiles: TileSpec, spec: "EncoderSpec") -> list[str]:
     scale = 1.0 if tiles.mpp is None else tiles.patch * tiles.mpp / (spec.patch * spec.mpp)
     if abs(scale - 1) > 0.1:
         notes.append(
-            f"Note: {spec.name} asks for tiles of {spec.patch} pixels at {spec.mpp:g} microns; those of {tiles.patch} "
-            f"at {tiles.mpp:.3g} make everything look {1 / scale:.2g} times as large to it as in its training."
+            f"Note: {spec.name} expects tiles of {spec.patch} pixels at {spec.mpp:g} microns; in tiles of "
+            f"{tiles.patch} at {tiles.mpp:.3g}, structures appear {1 / scale:.2g} times as large as in its training."
         )
     if tiles.patch < spec.size:
         notes.append(f"Note: {spec.name} takes {spec.size} pixels; tiles of {tiles.patch} are enlarged.")
@@ -134,7 +134,7 @@ def show_extracted(found: "list[Extracted]", screen: Console, where: str) -> Non
         if one.status == "no tissue":
             screen.print(f"No tissue: {escape(one.slide)}", highlight=False, soft_wrap=True)
         if one.status == "elsewhere":
-            screen.print(f"Another process is at work on {escape(one.slide)}.", highlight=False, soft_wrap=True)
+            screen.print(f"Another process is working on {escape(one.slide)}.", highlight=False, soft_wrap=True)
         if one.error:
             console(stderr=True).print(f"[bold red]Failed:[/] {escape(one.error)}", highlight=False, soft_wrap=True)
 

@@ -90,7 +90,10 @@ def heatmap(
         if found.maps.evidence is None:
             screen.print(NO_EVIDENCE, soft_wrap=True)
         if found.maps.gap is not None:
-            screen.print(f"The attribution misses the logit by {np.abs(found.maps.gap).max():.2g}.", highlight=False)
+            screen.print(
+                f"The attribution adds up to the logit, with an error of {np.abs(found.maps.gap).max():.2g}.",
+                highlight=False,
+            )
         if given is not None and given.path.stem != found.maps.bag.slide_id:
             screen.print(f"Note: the slide is called {given.path.name}, its features {found.features.name}.")
         if given is not None and top is not None:

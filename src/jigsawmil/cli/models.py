@@ -137,7 +137,7 @@ def predict(
     threads: Threads = None,
     quiet: Quiet = False,
 ) -> None:
-    """Apply a model to new slides or feature files. Features of slides are extracted as for its training.
+    """Apply a model to new slides or feature files. Extracts features from slides with the settings used in training.
 
     One row per slide: prediction at the threshold that training fixed, probability, and for an ensemble the standard
     deviation of the logit over its members. If patients are known from --labels or TCGA barcodes, a second file,

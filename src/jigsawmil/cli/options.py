@@ -100,7 +100,8 @@ def with_settings(cls: type[C]) -> type[C]:
             flag = f"--{name}/--no-{name}" if on else f"--{name}"
             paper = PAPER.get(setting.name, setting.default)
             values = f"{setting.default}" + (f" ({paper} with --preset paper)" if paper != setting.default else "")
-            option = typer.Option(flag, help=f"{setting.help} Default: {values}.")
+            default = f" Default: {values}." if values else ""  # empty: it depends on the task, and the help says how
+            option = typer.Option(flag, help=f"{setting.help}{default}")
             fields_of[setting.name] = Annotated[(str if textual else setting.kind) | None, option]
             setattr(cls, setting.name, None)
     first, *rest = cls.__annotations__.items()

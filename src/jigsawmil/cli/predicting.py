@@ -13,7 +13,7 @@ from .extract import TrustCode, Weights, Workers
 
 @dataclass(frozen=True)
 class WholeSlideOptions:
-    """What slides may need."""
+    """Slides: how features are extracted."""
 
     weights: Weights = None
     trust_code: TrustCode = False
@@ -26,7 +26,7 @@ class WholeSlideOptions:
 
 @dataclass(frozen=True)
 class PatientOptions:
-    """Whose the slides are."""
+    """Patients and covariates."""
 
     labels: Annotated[
         Path | None,

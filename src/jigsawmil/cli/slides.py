@@ -82,7 +82,7 @@ def _look(path: Path, out: Path, settings: "ExtractSettings") -> str:
 def paint_slides(
     out: Out,
     slides: Annotated[int, typer.Option(help="Slides in the cohort.")] = 20,
-    kind: Annotated[str, typer.Option(help="What the label says: composition or arrangement.")] = "composition",
+    kind: Annotated[str, typer.Option(help="What the label depends on: composition or arrangement.")] = "composition",
     seed: Annotated[int, typer.Option(help="Random seed; the same seed gives the same bytes.")] = 0,
     patches: Annotated[
         int, typer.Option(help="Median number of tiles per slide; 100 is about 4,000 x 4,000 pixels.")

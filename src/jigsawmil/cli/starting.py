@@ -56,8 +56,8 @@ def demo(out: Out = Path("demo"), jobs: Jobs = 2, quiet: Quiet = False) -> None:
 
 
 @app.command()
-def init(folder: Annotated[Path, typer.Argument(help="Folder to write to, new or your own.")]) -> None:
-    """Write a study file with remarks and a label table to fill in.
+def init(folder: Annotated[Path, typer.Argument(help="Folder to write to; made if needed.")]) -> None:
+    """Write a commented study file and a label table to fill in.
 
     Example: `jigsawmil init my-study`
     """

@@ -38,7 +38,7 @@ def compare(
         str | None,
         typer.Option(
             help=f"Comma separated, of {', '.join(METHODS)}; other models: package.module:factory, torchmil:ABMIL.",
-            show_default=f"{','.join(COMPARED)}; with --preset paper its five",
+            show_default=f"{','.join(COMPARED)}; with --preset paper its five methods",
         ),
     ] = None,
     folds: Annotated[
@@ -115,10 +115,11 @@ def study_file(
     more: Annotated[
         list[str] | None,
         typer.Option(
-            "--set", help="A setting of all variants, in place of the file's: --set k=8. See docs/settings.md."
+            "--set",
+            help="A setting of all variants, such as --set k=8; overrides the study file. docs/settings.md lists them.",
         ),
     ] = None,
-    epochs: Annotated[int | None, typer.Option(help="Epochs of all variants, over the file's.")] = None,
+    epochs: Annotated[int | None, typer.Option(help="Epochs of all variants; overrides the study file.")] = None,
     quiet: Quiet = False,
 ) -> None:
     """Run a study file: cohorts x variants x folds x seeds. Rerun to resume.

@@ -25,7 +25,7 @@ def view(
     attribution: Attribution = False,
     port: Annotated[int, typer.Option(min=0, max=65535, help="Port to listen on; 0 takes a free one.")] = 5006,
     address: Annotated[
-        str | None, typer.Option(help="Address to listen on, to let other machines in.", show_default="127.0.0.1")
+        str | None, typer.Option(help="Address to listen on; 0.0.0.0 admits other machines.", show_default="127.0.0.1")
     ] = None,
     no_token: Annotated[
         bool, typer.Option("--no-token", help="Require no token: anyone who can reach the address can open the page.")
@@ -48,7 +48,7 @@ def view(
     server = make_server(library, Session, port=port, address=address, token=token)
     host = address or LOOPBACK[0]
     if host not in LOOPBACK:
-        who = "Anyone who can reach" if no_token else "Whoever knows the address below and can reach"
+        who = "Anyone who can reach" if no_token else "Anyone who has the address below and can reach"
         screen.print(
             f"{who} {host}:{server.port} sees the slides, labels and predictions of this run, and nothing is "
             "encrypted. Stop it when it is no longer needed.",

@@ -109,9 +109,8 @@ class _Crew:
                 raise SlideError(f"the encoder could not be loaded on any node: {self._why}")
         elif time.monotonic() - self._fit_at > PATIENCE:
             raise SlideError(
-                f"no node of the cluster offers {self._cpus} CPUs{' and a GPU' * self._gpu}, which an encoder asks "
-                "for. "
-                "Give fewer --workers, or add a node; finished slides are kept."
+                f"no node of the cluster has the {self._cpus} CPUs{' and a GPU' * self._gpu} that the encoder "
+                "needs. Give fewer --workers, or add a node; finished slides are kept."
             )
 
     def _start(self, node: str, have: Mapping[str, float]) -> None:

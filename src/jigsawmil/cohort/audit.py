@@ -82,9 +82,9 @@ BAD = {  # left out under skip_bad, and the reason in a phrase
     "not-finite": "NaN or infinity in the feature file",
     "zero-features": "all features are 0",
     "constant-features": "all patches have the same features",
-    "far-coordinates": "coordinates that no slide has",
-    "stacked": "all patches lie at one place",
-    "piled": "very many patches at one place",
+    "far-coordinates": "implausible coordinates",
+    "stacked": "all patches have the same position",
+    "piled": "very many patches at the same position",
     "outside-slide": "patches outside of the slide",
     "other-units": "coordinates in other units",
 }
@@ -389,7 +389,7 @@ def _table_problems(tell: _Teller, labels: LabelTable, slides: Mapping[str, _Row
     lines = [f"line {line}" for line in lost["line"]]
     tell("no-name", "row", f"without a {level}", lines, "Fill in the cell, or delete the row.")
     strays = [slide_id for slide_id, row in slides.items() if not row.patient_id]
-    tell("no-patient", "slide", "without a patient", strays, "Fill in whose they are: patients are what is split.")
+    tell("no-patient", "slide", "without a patient", strays, "Fill in the patient; folds are made by patient.")
     names = dict.fromkeys(twice["slide_id" if level == "slide" else "patient_id"])
     tell("duplicated", level, "with the same row more than once", names, "It counts once.")
     tell("conflicting-labels", level, "with more than one label", clash, "Correct the table.", clash.values())
@@ -416,14 +416,14 @@ def _similar_names(tell: _Teller, entries: Sequence[Entry]) -> None:
     patients = [entry.patient_id for entry in entries]
     people = [" / ".join(names) for names in spellings(patients)]
     remedy = (
-        "If they are one person, slides of that person would lie on both sides of a split: write the id in one way. "
+        "If they are one person, slides of that person could be on both sides of a split: write the id in one way. "
         "If they are different people, give --allow-similar (allow_similar=True)."
     )
     tell("similar-patients", "patient id", "written in several ways", people, remedy)
     own = set() if patients != [entry.slide_id for entry in entries] else set(people)
     slides = [" / ".join(names) for names in spellings((e.slide_id for e in entries), _plain_slide)]
     slides = [names for names in slides if names not in own]
-    tell("similar-slides", "slide id", "written in several ways", slides, "Is one slide there more than once?")
+    tell("similar-slides", "slide id", "written in several ways", slides, "Is one slide listed more than once?")
     sites = [" / ".join(names) for names in spellings(entry.site or "" for entry in entries)]
     tell("similar-sites", "site", "written in several ways", sites, "Folds by site would take them for several sites.")
 

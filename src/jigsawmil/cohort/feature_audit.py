@@ -19,12 +19,12 @@ FAULTS: dict[str, tuple[str, str]] = {
     "not-finite": ("with NaN or infinity", LEAVE),
     "zero-features": ("whose features are all 0", LEAVE),
     "constant-features": ("whose patches all have the same features", LEAVE),
-    "far-coordinates": ("with coordinates that no slide has", LEAVE),
-    "stacked": ("whose patches all lie at one place", PILES + USED),
-    "piled": (f"with more than {PILED} patches at one place", PILES + USED),
+    "far-coordinates": ("with implausible coordinates", LEAVE),
+    "stacked": ("whose patches all have the same position", PILES + USED),
+    "piled": (f"with more than {PILED} patches at the same position", PILES + USED),
     "outside-slide": ("with patches outside of the slide", USED),
     "zero-patches": ("with patches whose features are all 0", ""),
-    "shared-places": ("with patches at one place", ""),
+    "shared-places": ("with patches at the same position", ""),
 }
 GRID = 4  # patches that make a grid
 OFF_GRID = 0.025  # of an edge: slideflow cuts at whole pixels
@@ -172,7 +172,7 @@ def same_features(slides: Sequence[Slide]) -> Iterator[Found]:
         yield Found(
             "same-features", "pair or group", "of slides of different patients with the same features",
             kinds["same-features"],
-            "They are most likely one slide, which would lie on both sides of a split: remove all but one. If they are "
+            "They are most likely one slide, which could be on both sides of a split: remove all but one. If they are "
             "meant to be there, give --allow-similar (allow_similar=True).",
         )  # fmt: skip
     if kinds["copied-slides"]:

@@ -242,7 +242,7 @@ def patients_of(slide_ids: Sequence[str]) -> tuple[list[str], str]:
     )
     return [barcode or slide_id for slide_id, barcode in zip(slide_ids, barcodes, strict=True)], (
         f"No column of patients: {which}. If patients have several slides, name the column ({option_for('patient')}), "
-        "or their slides will lie on both sides of a split."
+        "or their slides can be on both sides of a split."
     )
 
 

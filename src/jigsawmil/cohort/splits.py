@@ -43,7 +43,7 @@ def make_folds(
 
     The number of patients differs between folds by at most 1, in each class and in all, where a patient has one label.
     A patient with slides of several labels counts for the one that fewest patients carry.
-    With `sites` (one a slide) all patients of a site share a fold, and labels are balanced as well as sites allow.
+    With `sites` (one per slide) all patients of a site share a fold, and labels are balanced as well as sites allow.
     allow_similar: take patients or sites whose ids differ only in spelling for different ones, instead of refusing.
     The same seed gives the same folds, whatever the order of the rows.
 

@@ -55,7 +55,7 @@ def verdict(kernels: Sequence[Kernel]) -> str:
     words = f"--device auto is {name}, with {used[0].backend.words}"
     if not all(one.right for one in used):
         return f"{words}, which are wrong here: trust no result of this device, and report what stands above."
-    return f"{words}; --set precision=auto is {pick_precision('auto', device)} there."
+    return f"{words}; --precision auto selects {pick_precision('auto', device)} on this device."
 
 
 def kernel_table(kernels: Sequence[Kernel]) -> Table:

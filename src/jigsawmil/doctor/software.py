@@ -67,7 +67,7 @@ def encoder_notes() -> list[str]:
         if not find_spec(name)
     ]
     token = "A token of the hub was found" if hub_token() else "No token of the hub was found (`hf auth login`)"
-    return [*notes, f"{token}; whether a request for access was granted is known to the hub alone."]
+    return [*notes, f"{token}; only the hub knows whether access was granted."]
 
 
 def hub_token() -> bool:

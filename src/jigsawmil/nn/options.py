@@ -258,7 +258,8 @@ class ModelOptions:
     )
     loss: str = setting(
         "",
-        "Loss of tasks that have several: nll or cox (survival), huber or squared (regression); empty: the first.",
+        "Loss of tasks that have several: nll or cox (survival), huber or squared (regression). The first is the "
+        "default.",
         option=True,
     )
     options: str = setting(

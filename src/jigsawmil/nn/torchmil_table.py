@@ -87,7 +87,7 @@ TORCHMIL: Mapping[str, TorchmilModel] = {
 # Not offered, and why.
 REFUSED: Mapping[str, str] = {
     "DeepGraphSurv": "its layer `ChebConv` reshapes (K, patch, column) as if it were (patch, K, column), which mixes "
-    "the columns of different patches; mended, it would be another model than torchmil's",
+    "the columns of different patches; if corrected, it would no longer be torchmil's model",
     "IIBMIL": "its prototypes have to be updated by a training loop of its own, and its instance loss is one constant "
     "label without them",
 }

@@ -58,7 +58,11 @@ def settings_section(run: Run) -> Html:
         ]
         parts.append(tag("p", "Settings of all variants:"))
     silent = set.intersection(*(unused(settings.method) for settings in variants.values())) | {"device"}
-    pairs = [f"{name.rstrip('_')} = {_shown(one[name])}" for name in shared if name.rstrip("_") not in silent]
+    pairs = [
+        f"{name.rstrip('_')} = {_shown(one[name])}"
+        for name in shared
+        if name.rstrip("_") not in silent and one[name] != ""
+    ]
     return join([*parts, tag("p", " · ".join(pairs), class_="note")], "\n")
 
 
@@ -92,7 +96,8 @@ def phantom_section(run: Run) -> Html:
     made = [name for name in run.cohorts if is_phantom(run.record.cohorts[name].encoder)]
     if not made:
         return Html()
-    words = f"{', '.join(made)}: synthetic cohorts (docs/phantoms.md). They are no evidence about real tissue."
+    verb, result = ("is", "it says") if len(made) == 1 else ("are", "they say")
+    words = f"{', '.join(made)} {verb} synthetic (docs/phantoms.md); {result} nothing about real tissue."
     return tag("section", tag("h3", "Synthetic cohort"), tag("p", words), class_="missing")
 
 

@@ -111,7 +111,7 @@ def validation_words(run: Run) -> str:
     return (
         f"External validation of {record.words}. Nothing was fitted, chosen or calibrated on this cohort: weights, "
         "lambda, epochs and the threshold were fixed in training. The cohort was compared with the training set by "
-        "slide id, patient id and content of the features: {record.overlap or 'nothing is shared'}."
+        f"slide id, patient id and content of the features: {record.overlap or 'nothing is shared'}."
         + " A patient's prediction comes from the mean logit of its slides."
         * bool(len(run.patient_summary))
     )

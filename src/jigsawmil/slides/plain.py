@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from PIL import Image
 
 LARGEST = 178_956_970  # pixels: Pillow's own limit against decompression bombs; 0.7 GB of RGBA
-COARSEST = 5.0  # microns a pixel: beyond, the resolution of a PNG or JPEG is a printer's or a flatbed scanner's
+COARSEST = 5.0  # microns per pixel: beyond, the resolution of a PNG or JPEG is a printer's or a flatbed scanner's
 CONVERTED = {"1", "L", "LA", "P", "PA", "RGB", "RGBA", "RGBX", "YCbCr"}  # modes that become RGBA without loss
 INCH, CENTIMETRE = 25_400, 10_000  # microns
 IMAGEJ = re.compile(r"^ImageJ=.*^unit=(micron|microns|um|µm|\\u00B5m)$", re.DOTALL | re.MULTILINE)

@@ -124,7 +124,7 @@ class Slide:
         return self.reduced(max(1.0, max(self.size) / max_side))
 
     def thumbnail_at(self, mpp: float) -> Thumbnail:
-        """The whole slide at `mpp` microns a pixel, never enlarged."""
+        """The whole slide at `mpp` microns per pixel, never enlarged."""
         return self.reduced(max(1.0, mpp / self.needed_mpp))
 
     def reduced(self, scale: float) -> Thumbnail:
@@ -196,7 +196,7 @@ def open_slide(path: str | Path, mpp: float | None = None) -> Slide:
     if own is not None and mpp is not None and abs(own - mpp) > AGREE * own:
         handle.close()
         raise SlideError(
-            f"{path.name}: the slide states {own:.4g} microns a pixel, --slide-mpp (mpp=) says {mpp:.4g}. "
+            f"{path.name}: the slide states {own:.4g} microns per pixel, --slide-mpp (mpp=) says {mpp:.4g}. "
             "Omit it to use the slide's value, or correct the slide."
         )
     return Slide(path, handle, properties, mpp if own is None else own)

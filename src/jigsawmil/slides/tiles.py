@@ -45,8 +45,8 @@ def make_tiles(slide: Slide, tissue: Tissue, spec: TileSpec = DEFAULT_TILES) -> 
     if edge * ENLARGED < spec.patch:
         own = slide.needed_mpp
         raise SlideError(
-            f"{slide.path.name}: scanned at {own:.3g} microns a pixel, tiles were asked for at {spec.mpp:.3g}; "
-            f"detail that was never scanned cannot be shown. Ask for tiles at {own:.3g} or coarser (--mpp)."
+            f"{slide.path.name}: scanned at {own:.3g} microns per pixel, tiles were requested at "
+            f"{spec.mpp:.3g}; tiles cannot be finer than the scan. Ask for tiles at {own:.3g} or coarser (--mpp)."
         )
     x0, y0, width, height = slide.bounds
     columns, rows = (

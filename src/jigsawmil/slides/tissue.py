@@ -1,4 +1,4 @@
-"""Where there is tissue: a mask on a thumbnail of about 8 microns a pixel, from the picture alone.
+"""Where there is tissue: a mask on a thumbnail of about 8 microns per pixel, from the picture alone.
 
 Tissue takes stain, so it has colour, and it has structure; glass has neither, ink the wrong colour.
 The limits are for H&E; a mask drawn by hand (`read_geojson`) serves where they do not hold.
@@ -15,8 +15,8 @@ from .slide import Picture, Slide
 Mask = NDArray[np.bool_]  # (height, width)
 Field = NDArray[np.floating]  # (height, width)
 
-MPP = 8.0  # microns a pixel of the thumbnail
-SUPPOSED = 0.5  # microns a pixel of a plain image that states none: the mask's lengths need a scale, tiles do not
+MPP = 8.0  # microns per pixel of the thumbnail
+SUPPOSED = 0.5  # microns per pixel of a plain image that states none: the mask's lengths need a scale, tiles do not
 SATURATED = 0.05  # (max - min) / max of R, G, B against glass: pale eosin has 0.08, glass up to 0.03
 INKY = 0.25  # saturation of a pen; the pale blue of a counterstain stays below
 COLD = 0.04  # how far green exceeds red in ink, blue or green, by brightness; stained tissue is the other way round
@@ -84,7 +84,7 @@ def _mpp(slide: Slide) -> float:
 
 
 def tissue_mask(image: Picture, mpp: float, settings: TissueSettings = DEFAULT) -> Mask:
-    """(height, width): tissue in an RGB picture of `mpp` microns a pixel."""
+    """(height, width): tissue in an RGB picture of `mpp` microns per pixel."""
     channels = _on_clear_glass([_blur(image[..., channel], settings.smooth / mpp) for channel in range(3)])
     (red, green, blue), (bright, saturation) = channels, _brightness_and_saturation(channels)
 

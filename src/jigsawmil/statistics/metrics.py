@@ -172,7 +172,7 @@ def patient_level(frame: pd.DataFrame, columns: Sequence[str] | None = None) -> 
     if (mixed > 1).any():
         raise StudyError(
             f"Patients {named(mixed.index[mixed > 1])} have slides with different labels; the mean over a patient's "
-            "slides needs one label a patient. Judge these predictions by slide."
+            "slides needs one label per patient. Judge these predictions by slide."
         )
     keys = [k for k in ("variant", "fold", "seed", "patient_id") if k in frame]
     averaged = [c for c in frame if str(c).startswith("probability")] if columns is None else columns

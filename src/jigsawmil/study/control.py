@@ -29,7 +29,7 @@ def shuffle_control(
     methods, again = predictions["variant"].unique(), shuffled["variant"].unique()
     if set(methods) != set(again):
         raise StudyError(
-            f"Methods {named(methods)} with true places, {named(again)} with shuffled ones; expected the same. "
+            f"Methods {named(methods)} with true coordinates, {named(again)} with shuffled ones; expected the same. "
             "Run what is missing."
         )
     pairs = []

@@ -96,7 +96,9 @@ def read_published(
     rest = dict(table)
     source = rest.pop("source", None)
     if not isinstance(source, str) or not source.strip():
-        raise ConfigError(f"{where}: found source = {source!r}, expected where the figures stand: paper and table.")
+        raise ConfigError(
+            f'{where}: found source = {source!r}, expected the paper and table, such as "Smith 2020, Table 3".'
+        )
     folds, corner = rest.pop("folds", None), rest.pop("corner", "")
     if folds is not None:
         check_type(f"{where}: folds", folds, int)

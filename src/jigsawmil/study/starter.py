@@ -1,4 +1,4 @@
-"""The files that a new user begins with: a study file with remarks, and a label table to fill in."""
+"""The files that a new user begins with: a commented study file, and a label table to fill in."""
 
 import json
 import textwrap
@@ -18,9 +18,9 @@ slide-1,patient-1,tumour
 slide-2,patient-1,tumour
 slide-3,patient-2,normal
 """
-HEAD = """# A study: each variant is cross-validated on each cohort. Take the # off a line such as "#k = 50" to use it.
+HEAD = """# A study: each variant is cross-validated on each cohort. Remove the # of a line such as "#k = 50" to use it.
 # Look at your data first:  jigsawmil check --labels {labels} --features features
-# What the study takes:     jigsawmil study {study} --dry-run
+# Hours and disk it needs:  jigsawmil study {study} --dry-run
 # Run it, or resume it:     jigsawmil study {study}
 # Without data: add --phantom to either, for a synthetic cohort in place of yours.
 
@@ -44,7 +44,7 @@ dim = 64
 classes = ["normal", "tumour"]
 balance = 0.5
 
-[defaults]                     # settings of every variant; the values shown are those that hold anyway
+[defaults]                     # settings of every variant; the values shown are the defaults
 #preset = "paper"              # or "default"
 """
 
@@ -73,7 +73,7 @@ def write_starter(folder: str | Path, methods: Iterable[str]) -> tuple[Path, Pat
     """
     study, labels = Path(folder) / STUDY, Path(folder) / LABELS
     if there := [str(path) for path in (study, labels) if path.exists()]:
-        raise StudyError(f"{' and '.join(there)}: found, expected a folder without. Give another folder.")
+        raise StudyError(f"{' and '.join(there)}: already there. Give another folder.")
     for path, text in ((study, starter_text(methods)), (labels, ROWS)):
         with writing(path) as temporary:
             temporary.write_text(text, encoding="utf-8")

@@ -96,7 +96,7 @@ def _check_over(settings: Mapping[str, Any], methods: Sequence[str]) -> None:
     """Of settings for all variants, one that none of their methods uses, or the method itself, is refused."""
     for key in settings:
         if key in ("method", "preset"):
-            raise ConfigError(f"--set {key}: it is what variants differ in. Change the study file.")
+            raise ConfigError(f"--set {key}: variants differ in this setting. Change the study file.")
         if all(key in unused(method) for method in methods):
             raise ConfigError(f"--set {key}: none of {', '.join(methods)} uses this setting. Leave it out.")
 

@@ -95,7 +95,7 @@ def subject_of(source: str | Path, *, variant: str | None = None, cohort: str | 
 def _of_run(run: Run, variant: str | None, cohort: str | None) -> Subject:
     if run.record.validation is not None:
         raise StudyError(
-            f"{run.folder}: a validation of {run.record.validation.source}, expected a run or a model. Validate that."
+            f"{run.folder}: is itself a validation. Give the run or model: {run.record.validation.source}."
         )
     name = the_cohort(run, cohort)
     variant = run.variants[-1] if variant is None else variant

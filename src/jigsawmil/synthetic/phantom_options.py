@@ -99,7 +99,7 @@ class PhantomSpec:
                     _check_number(field.name, value, whole=field.type in (int, int | None, tuple[int, ...]))
         if self.counts and len(self.counts) != self.slides:
             raise ConfigError(
-                f"phantom counts has {len(self.counts)} numbers for {self.slides} slides. Give one a slide."
+                f"phantom counts has {len(self.counts)} numbers for {self.slides} slides. Give one per slide."
             )
         self._check_shares()
 

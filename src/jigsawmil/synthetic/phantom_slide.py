@@ -11,7 +11,7 @@ from ..bags.bag import Bag
 from .phantom_options import LATENT, PLANTED, SMALLEST, TYPES, PhantomSpec
 from .phantom_tissue import Cells, draw_outline, layers, mosaic, nest, rank, smooth_field
 
-PATCH_LEVEL0 = 512  # 40x slides (0.25 microns a pixel) tiled at 20x with 256 pixels
+PATCH_LEVEL0 = 512  # 40x slides (0.25 microns per pixel) tiled at 20x with 256 pixels
 MPP = 0.25
 SEPARATION = 4.5  # distance of any two type prototypes, in standard deviations of the default patch noise
 ISOTROPIC = 0.5  # noise in all dimensions, relative to noise in the subspace of the types

@@ -77,8 +77,8 @@ def column_task(task: str | Task | None, given: Sequence[str]) -> Task:
         if option not in kind.column_options:
             fit = [name for name, other in TASKS.items() if option in other.column_options]
             raise ConfigError(
-                f"{option} (--{option.replace('_', '-')}) is of the task {' or '.join(fit)}, and the task is "
-                f"{'one of classes' if task is None else kind.name}. Give task= or --task, or leave it out."
+                f"{option} (--{option.replace('_', '-')}) applies to the task {' or '.join(fit)}; the task here is "
+                f"{'classification' if task is None else kind.name}. Give task= or --task, or leave it out."
             )
     return kind
 

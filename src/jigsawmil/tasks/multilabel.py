@@ -70,7 +70,7 @@ class MultilabelTask(Task):
 
     def _choose(self) -> NoReturn:
         raise ConfigError(
-            "The model predicts several targets, and a map is of one. Name it: --target, or maps.of_target(name)."
+            "The model predicts several targets; a map shows one. Name it: --target, or maps.of_target(name)."
         )
 
     # Labels
@@ -96,8 +96,8 @@ class MultilabelTask(Task):
     def targets(self, labels: Sequence[str], positive: str | None = None) -> Targets:
         if positive is not None:
             raise LabelError(
-                f"positive={positive!r} is of one target, and {self.name} has several. Leave it out: of each target "
-                "with two classes the last in sorted order is the positive one."
+                f"positive={positive!r} applies to a single target; {self.name} has several. Leave it out: of each "
+                "target with two classes the last in sorted order is the positive one."
             )
         rows = [split_label(label) for label in labels]
         found: dict[str, set[str]] = {name: set() for row in rows for name in row}
@@ -129,7 +129,7 @@ class MultilabelTask(Task):
                 yield LabelProblem("one-class", f"{name}: no slide has a label", "Is it the right column?")
             elif blank := len(rows) - len(known):
                 text = f"{name}: {blank} of {len(rows)} slides without a label"
-                yield LabelProblem("missing-target", text, "They learn and judge the other targets.")
+                yield LabelProblem("missing-target", text, "They are used for the other targets.")
             for problem in MULTICLASS.label_problems(known) if known else ():
                 yield problem._replace(text=f"{name}: {problem.text}")
 
@@ -200,7 +200,7 @@ class MultilabelTask(Task):
         return MultilabelHead(width, self.sizes)
 
     def loss_words(self, loss: str) -> str:
-        return "the mean over the targets of their cross-entropies, 0 for a target that is not known of a slide"
+        return "the mean over the targets of their cross-entropies, 0 for a target whose label a slide lacks"
 
     def probabilities(self, scores: Floats, classes: int) -> Floats:
         parts = [np.exp(own - own.max(axis=1, keepdims=True)) for own in (scores[:, part] for part in self._slices)]

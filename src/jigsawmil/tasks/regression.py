@@ -41,13 +41,15 @@ class RegressionTask(Task):
 
     def targets(self, labels: Sequence[str], positive: str | None = None) -> Targets:
         if positive is not None:
-            raise LabelError(f"positive={positive!r} is of classes, and {self.name} has none. Leave it out.")
+            raise LabelError(
+                f"positive={positive!r} applies to classification only; the task is {self.name}. Leave it out."
+            )
         return Targets(("target",), self.values_of(labels, ("target",)))
 
     def values_of(self, labels: Sequence[str], classes: Sequence[str]) -> Floats:
         if wrong := not_numbers(labels):
             raise LabelError(
-                f"{len(wrong)} of {len(labels)} labels are no finite numbers: {', '.join(map(repr, wrong[:5]))}; "
+                f"{len(wrong)} of {len(labels)} labels are not finite numbers: {', '.join(map(repr, wrong[:5]))}; "
                 "expected numbers such as 3.5. Name another column (--label-column), or correct the table."
             )
         return numbers(labels)

@@ -100,7 +100,9 @@ class SurvivalTask(Task):
 
     def targets(self, labels: Sequence[str], positive: str | None = None) -> Targets:
         if positive is not None:
-            raise LabelError(f"positive={positive!r} is of classes, and {self.name} has none. Leave it out.")
+            raise LabelError(
+                f"positive={positive!r} applies to classification only; the task is {self.name}. Leave it out."
+            )
         values = self.values_of(labels, ())
         times = values[values[:, 1] > 0, 0]
         if not len(times):
@@ -113,8 +115,9 @@ class SurvivalTask(Task):
         pairs = [outcome(label) for label in labels]
         if wrong := [label for label, pair in zip(labels, pairs, strict=True) if pair is None]:
             raise LabelError(
-                f"{len(wrong)} of {len(labels)} labels are no time with an event: {', '.join(map(repr, wrong[:5]))}; "
-                "expected a time from 0 on, and 1 for an event or 0 for a censored case. Correct the table."
+                f"{len(wrong)} of {len(labels)} labels are not pairs of time and event: "
+                f"{', '.join(map(repr, wrong[:5]))}; expected a time from 0 on, and 1 for an event or "
+                "0 for a censored case. Correct the table."
             )
         return np.array(pairs, dtype=np.float64).reshape(len(labels), 2)
 

@@ -70,7 +70,7 @@ class TrainConfig:
     device: str = setting("auto", "auto, cpu, cuda, cuda:1.", option=True)
     precision: str = setting(
         "float32",
-        "float32; bfloat16 or float16 autocast if the device has it; auto: bfloat16 where the device computes in it "
+        "float32; bfloat16 or float16 autocast if the device has it; auto: bfloat16 if the device computes in it "
         "natively, else float32.",
         option=True,
     )

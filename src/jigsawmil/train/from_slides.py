@@ -133,7 +133,7 @@ def model_needs(card: ModelCard, options: SlideOptions) -> tuple[dict[str, Any],
     if card.encoder is None:
         raise StudyError(
             "The model does not state the encoder of its training features, so features of slides cannot be extracted. "
-            "Extract features as for its training, and give those."
+            "Extract features with the encoder and tiles used in training, and give those."
         )
     name = card.encoder
     if name not in ENCODERS:
@@ -146,8 +146,9 @@ def model_needs(card: ModelCard, options: SlideOptions) -> tuple[dict[str, Any],
     spec = encoder_spec(name)
     if spec.name != card.encoder or (spec.dim and spec.dim != card.model.in_dim):
         raise StudyError(
-            f"The model was trained on {card.model.in_dim} numbers a patch of {card.encoder}; {name} is the encoder "
-            f"{spec.name} and gives {spec.dim or 'other'} numbers. Give features as for its training."
+            f"The model was trained on {card.model.in_dim} features per patch from {card.encoder}; {name} is the "
+            f"encoder {spec.name} and gives {spec.dim or 'another number'}. Give features made with the encoder and "
+            "tiles used in training."
         )
     tiles = card.tiles or _tiles_of(card, spec, patch_um)
     trained = card.patch_um or (None if tiles.mpp is None else tiles.patch * tiles.mpp)

@@ -75,8 +75,8 @@ def _run(model: Model, name: str, batch: Batch, bags: tuple[Bag, ...], precision
         scores = model.head.scores(logits)[0].double().cpu().numpy()
     if not np.isfinite(p).all():
         raise NotANumberError(
-            f"{name}: the model answers {p.tolist()}, expected finite probabilities. Its weights or these features are "
-            "damaged or too large; check the features, or train again with a lower lr."
+            f"{name}: the model returned {p.tolist()}, expected finite probabilities. Its weights or these features "
+            "are damaged or too large; check the features, or train again with a lower lr."
         )
     return Seen(name, bags, batch, output, p, scores)
 

@@ -53,7 +53,7 @@ class Settings:
     members: int = setting(
         1,
         "Models of an ensemble (of each kind in a committee): each has its own seed and holds out its own part of the "
-        "training patients to stop by, and their logits are averaged; 1: a single model. A committee has "
+        "training patients for early stopping, and their logits are averaged; 1: a single model. A committee has "
         f"{METHODS[DEFAULT_METHOD].settings['members']} of each kind by default.",
         option=True,
     )

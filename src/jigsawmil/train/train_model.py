@@ -175,8 +175,8 @@ def check_patients(cohort: Cohort) -> None:
     wrong = [patient for patient, labels in mixed.items() if len(labels) > 1]
     if wrong:
         raise LabelError(
-            f"{len(wrong)} patients have slides of several labels: {', '.join(wrong[:10])}; expected one label a "
-            "patient at level patient. Use level slide, or correct the table."
+            f"{len(wrong)} patients have slides of several labels: {', '.join(wrong[:10])}; expected one label "
+            "per patient at level patient. Use level slide, or correct the table."
         )
 
 

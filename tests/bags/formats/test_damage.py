@@ -83,7 +83,7 @@ def test_values_in_other_files_are_not_read(tools, tmp_path):
     with h5py.File(path, "a") as file:
         del file["features"]
         file.create_dataset("features", shape=(7, 5), dtype="f4", external=[("/etc/passwd", 0, 140)])
-    with pytest.raises(FeatureError, match="'features' lies in another file"):
+    with pytest.raises(FeatureError, match="'features' is stored in another file"):
         read_bag(path)
 
 
@@ -105,7 +105,7 @@ def test_a_chunk_that_is_missing_or_cut_off_is_named(tools, tmp_path):
 def test_tile_ids_that_are_missing_are_not_all_zero(tools, tmp_path):
     path = tools.lazyslide(tmp_path / "a.zarr", tools.features(), tools.lattice(), shapes="ragged")
     (path / "tables/uni_tiles/obs/tile_id/0").unlink()
-    with pytest.raises(FeatureError, match="6 feature rows have the tile id of another one"):
+    with pytest.raises(FeatureError, match="6 feature rows share their tile id with another one"):
         read_bag(path)
     one = tools.lazyslide(tmp_path / "b.zarr", tools.features(1), tools.lattice(1), shapes="ragged")
     assert not (one / "tables/uni_tiles/obs/tile_id/0").exists()  # Zarr leaves it out: the only id is 0

@@ -61,5 +61,5 @@ def test_an_edge_against_the_config_is_refused(tools, tmp_path):
 def test_a_damaged_config_is_named(tools, tmp_path):
     path = tools.slideflow(tmp_path, "a", tools.features(), tools.lattice(), edge=512)
     (tmp_path / "bags_config.json").write_text("{")
-    with pytest.raises(FeatureError, match=r"bags_config\.json: no JSON"):
+    with pytest.raises(FeatureError, match=r"bags_config\.json: not valid JSON"):
         read_bag(path, mpp=0.25)

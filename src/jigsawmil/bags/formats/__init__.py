@@ -35,7 +35,7 @@ def read_bag(
     mpp: microns per level-0 pixel; turns coordinates in microns into pixels.
     patch_size: edge of a patch in level-0 pixels (in microns, if the bag keeps microns).
     unit: of the coordinates, "px" or "um".
-    coords: file with the coordinates, or folder with one a slide, where the features lie alone.
+    coords: file with the coordinates, or folder with one per slide, where the features lie alone.
     features_key, coords_key: what the arrays are called, or which of several is meant, see docs/formats.md.
     format: one of `FORMATS`, where the file is to be read as that and no other.
 
@@ -79,7 +79,7 @@ def recognise(path: Path, options: Options, name: str | None) -> tuple[str, Sour
     if name is None:
         if not file.arrays and not path.name.endswith(feature_suffixes()):
             raise FeatureError(_no_features(path))
-        found = f"datasets {sorted(file.arrays)}" if file.arrays else "no arrays that are known"
+        found = f"datasets {sorted(file.arrays)}" if file.arrays else "no known arrays"
         if keyed:
             raise FeatureError(
                 f"{path.name}: {found}, and none is called {options.features_key or options.coords_key!r}. Leave "

@@ -21,7 +21,7 @@ def reading(path: Path) -> Iterator[None]:
         raise forbidden(Path(error.filename or path)) from error
     except MemoryError as error:
         raise FeatureError(
-            f"{path.name}: asks for more memory than there is. It is damaged, or too large for this machine."
+            f"{path.name}: needs more memory than there is. It is damaged, or too large for this machine."
         ) from error
     except Exception as error:  # what libraries raise on damaged files is beyond listing
         raise FeatureError(

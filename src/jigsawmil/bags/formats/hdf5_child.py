@@ -71,7 +71,7 @@ def _describe(dataset: h5py.Dataset) -> dict[str, Any]:
     nbytes = dataset.size * dataset.id.get_type().get_size()  # as stored
     fault = None  # why there is nothing to read, though the file says how much there should be: libhdf5 gives zeros
     if dataset.is_virtual or plist.get_external_count():
-        fault = "lies in another file, which is not opened"
+        fault = "is stored in another file, which is not opened"
     elif stored < (1 if packed else nbytes):
         fault = f"was declared, and never written or only in part ({stored:,} of {nbytes:,} bytes)"
     return {
@@ -128,7 +128,7 @@ def answer(question: dict[str, Any]) -> dict[str, Any]:
     try:
         return {"value": DO[question.pop("do")](**question)}
     except MemoryError:
-        return {"error": "it asks for too much memory"}
+        return {"error": "it needs too much memory"}
     except Exception as error:  # h5py raises OSError, RuntimeError, KeyError, ValueError, TypeError, ...
         return {"error": summarize_error(error), "forbidden": isinstance(error, PermissionError)}
 

@@ -76,7 +76,7 @@ def _check_alike(path: Path, infos: list[BagInfo]) -> None:
                 )
     if not one.placed and one.n > 1:
         raise FeatureError(
-            f"{path.stem}: features of several encoders without coordinates; nobody can say which rows are one patch."
+            f"{path.stem}: features of several encoders without coordinates; rows cannot be matched to patches."
         )
 
 

@@ -107,13 +107,15 @@ def _rows(store: Path, ids: np.ndarray, wanted: np.ndarray) -> np.ndarray:
     twice = {"polygons": len(ids) - len(row_of), "feature rows": len(wanted) - len(set(wanted.tolist()))}
     for what, found in twice.items():
         if found:  # as where ids are missing, which read as zeros
-            raise FeatureError(f"{store.name}: {found} {what} have the tile id of another one. Copy the store again.")
+            raise FeatureError(
+                f"{store.name}: {found} {what} share their tile id with another one. Copy the store again."
+            )
     rows = [row_of.get(tile) for tile in wanted.tolist()]
     unknown = rows.count(None)
     if unknown:
         raise FeatureError(
             f"{store.name}: {unknown} of {len(rows)} feature rows name a tile that has no polygon. "
-            "Tiles were made anew after the features: extract them again."
+            "The tiles are newer than the features: extract the features again."
         )
     return np.array(rows, dtype=np.int64)
 
@@ -177,4 +179,4 @@ def _from_parquet(path: Path) -> tuple[np.ndarray, np.ndarray]:
 
 
 def _no_boxes(where: str) -> FeatureError:
-    return FeatureError(f"{where}: shapes that are no boxes, expected tiles. Tile the slide again.")
+    return FeatureError(f"{where}: shapes that are not boxes, expected tiles. Tile the slide again.")

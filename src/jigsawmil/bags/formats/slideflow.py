@@ -63,7 +63,7 @@ def _config(path: Path) -> dict[str, Any]:
     try:
         config = json.loads(path.read_text())
     except (ValueError, RecursionError) as error:
-        raise FeatureError(f"{path}: no JSON ({error}). Export the bags again, or remove the file.") from error
+        raise FeatureError(f"{path}: not valid JSON ({error}). Export the bags again, or remove the file.") from error
     return config if isinstance(config, dict) else {}
 
 

@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from torch import Tensor
 
 SMALLEST_PATCH = 8.0  # level-0 pixels; neighbours closer than this are cells of a grid, not patches of a slide
-IMAGE = "image pixels"  # in place of the microns a pixel of a tile: cut from an image as it is
+IMAGE = "image pixels"  # in place of the microns per pixel of a tile: cut from an image as it is
 SAME = 1e-3  # relative difference below which a stated and a stored length agree (pyramids have factors like 4.0001)
 FLOATS, INTEGERS = ("float16", "float32", "float64", "bfloat16"), ("int8", "int16", "int32", "int64")
 NUMBERS = {*FLOATS, *INTEGERS, *(f"u{name}" for name in INTEGERS)}
@@ -129,7 +129,7 @@ def describe(source: Source, options: Options, fmt: str) -> BagInfo:
             raise FeatureError(f"{name}: coords have {columns} columns, expected 2 (x, y).")
         if rows != n:
             raise FeatureError(
-                f"{name}: {n} feature rows and {rows} coordinates; expected one coordinate a patch. "
+                f"{name}: {n} feature rows and {rows} coordinates; expected one coordinate per patch. "
                 "The two come from different runs: extract the slide again."
             )
     for what, value in (("mpp", source.mpp), ("patch_size", source.patch_size)):

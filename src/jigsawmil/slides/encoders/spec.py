@@ -26,7 +26,7 @@ Load = Callable[["EncoderSpec", Path | None, bool], "nn.Module"]  # spec, local 
 class EncoderSpec:
     """patch: pixels a side of the tiles to cut for it, at `mpp`. size: pixels a side that the model takes. resize: a
     tile is scaled to this edge, its middle `size` is cut out; interpolation: how. mean, std: of RGB in [0, 1]. mpp:
-    microns a pixel of its training. tokens: what of a model's output is the feature: `pooled`, `class`, `class+mean`
+    microns per pixel of its training. tokens: what of a model's output is the feature: `pooled`, `class`, `class+mean`
     (the class token joined with the mean of the patch tokens, register tokens left out), or `map` (the mean over a map
     of features). source: package, timm, transformers, file or registered."""
 
