@@ -11,7 +11,6 @@ import torch
 from jigsawmil.cli.options import MethodOptions
 from jigsawmil.doctor import kernels, machine, software
 from jigsawmil.doctor.examination import verdict
-from jigsawmil.nn import csr
 from jigsawmil.nn.backends import TORCH
 from jigsawmil.nn.sparse import CPU
 

@@ -94,7 +94,8 @@ def test_its_loss_is_what_is_trained(focal: None, given: list[object], tmp_path:
 
 
 def test_without_the_task_its_models_and_cohorts_are_refused_by_name(given: list[object], tmp_path: Path) -> None:
-    with pytest.raises(ConfigError, match="found 'focal', expected one of binary, multiclass, multilabel, ordinal, reg"):
+    said = "found 'focal', expected one of binary, multiclass, multilabel, ordinal, reg"
+    with pytest.raises(ConfigError, match=said):
         Cohort.read(given[1], given[3], task="focal")  # type: ignore[arg-type]
     register_task(FocalTask())
     try:

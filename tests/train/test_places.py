@@ -88,18 +88,16 @@ def test_a_graph_of_slides_with_piled_patches_is_refused_before_any_training(tmp
     given = ["--labels", tmp_path / "labels.csv", "--features", tmp_path / "f"]
     code, said = run("check", *given)
     assert code == 0
-    assert (
-        "1 slide with more than 100 patches at one place: s2 (1000 of 1200 patches). Methods with a graph refuse"
-        in said
-    )
+    piled = "1 slide with more than 100 patches at the same position: s2 (1000 of 1200 patches)"
+    assert f"{piled}. Methods with a graph refuse" in said
     cohort = ["--epochs", 1, "--folds", 2, "--methods", "abmil,graph-abmil"]
     code, said = run("compare", *given, *cohort, "--out", tmp_path / "run")
     assert code == 1
-    assert "1 slides with too many patches at one place for the graph of graph-abmil (k=50), expected" in said
+    assert "1 slide with too many patches at the same position for the graph of graph-abmil (k=50), expected" in said
     assert "at most 943: s2 (1000). Extract" in said
     assert not (tmp_path / "run" / "jobs").exists()
     kept = Cohort.read(tmp_path / "labels.csv", tmp_path / "f", skip_bad=True)
-    assert [item.reason for item in kept.left_out] == ["very many patches at one place"]
+    assert [item.reason for item in kept.left_out] == ["very many patches at the same position"]
     check_places(kept, [Settings(method="graph-abmil")])
     check_places(Cohort.read(tmp_path / "labels.csv", tmp_path / "f"), [Settings(method="abmil")])
 

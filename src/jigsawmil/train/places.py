@@ -40,7 +40,7 @@ def check_places(cohort: Cohort, settings: Iterable[Settings], *, shuffled: bool
 
 
 def check_piles(cohort: Cohort, settings: Iterable[Settings]) -> None:
-    """Refuse methods whose graphs cannot be built, for too many patches of a slide lie at one place."""
+    """Refuse methods whose graphs cannot be built, for too many patches of a slide have one position."""
     for one in settings:
         k = min((own.graph.k for own in one.each_member() if own.needs_graph and own.graph.kind == "knn"), default=None)
         if k is None:
@@ -48,8 +48,9 @@ def check_piles(cohort: Cohort, settings: Iterable[Settings]) -> None:
         piles = {s.slide_id: s.survey.piled for s in cohort.slides if s.survey and s.survey.piled > most_ties(k)}
         if piles:
             raise FeatureError(
-                f"{len(piles)} slides with too many patches at one place for the graph of {one.method} (k={k}), "
-                f"expected at most {most_ties(k)}: {listed([f'{name} ({n})' for name, n in piles.items()], 5)}. "
+                f"{len(piles)} slide{'s' * (len(piles) > 1)} with too many patches at the same position for the "
+                f"graph of {one.method} (k={k}), expected at most {most_ties(k)}: "
+                f"{listed([f'{name} ({n})' for name, n in piles.items()], 5)}. "
                 "Extract them again, leave them out with --skip-bad (skip_bad=True), or use a method without a graph."
             )
 
