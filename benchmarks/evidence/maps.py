@@ -75,19 +75,20 @@ COMMITTEE = "default committee"  # of both cohorts, see above
 
 def main(arguments: Sequence[str] | None = None) -> None:
     parser = argparse.ArgumentParser(description=__doc__.split("\n")[0])
-    parser.add_argument("--add", action="store_true", help="only variants that the file lacks; nothing else is run")
+    parser.add_argument("--add", action="store_true", help="only variants that the file lacks, if there is one")
     parser.add_argument("--out", type=Path, default=RESULTS / "maps.json")
     options = parser.parse_args(arguments)
     torch.set_num_threads(1)
     about, began = provenance(), time.perf_counter()
-    old = json.loads(options.out.read_text()) if options.add else {"rows": []}
+    add = options.add and options.out.is_file()
+    old = json.loads(options.out.read_text()) if add else {"rows": []}
     known = {(row["kind"], row["variant"]) for row in old["rows"]}
     rows: list[dict[str, Any]] = []
     for kind in VARIANTS:
         asked = {name: own for name, own in variants(kind).items() if (kind, name) not in known}
         with tempfile.TemporaryDirectory() as folder:
             rows += judge(make_phantom(kind, **KNOBS), asked, Path(folder)) if asked else []
-    if options.add:
+    if add:
         show(rows)
         took = {"seconds": time.perf_counter() - began, "processor_seconds": time.process_time()}
         added = {**old.get("added", {}), **{row["variant"]: {**about, **took} for row in rows}}

@@ -1,12 +1,14 @@
 """What docs/results.md says of single models, ensembles and committees, from their two files of results."""
 
+from jigsawmil.cohort.options import FOLDS
+
 from .ensembles import JIGSAW, STACKED
 from .results_sections import Found, grid, number, stated
 
 FIGURES = ("all kinds", "std over folds", "worst fold", "models per fold")
 
 
-def develop(found: Found) -> list[str]:
+def develop(found: Found, small: Found | None = None) -> list[str]:
     shape, stacking = found["shape"], found["stacking"]
     kinds = list(next(iter(found["by_kind"].values())))
     counts = ", ".join(f"{sum(own['kind'] == kind for own in found['cohorts'].values())} of `{kind}`" for kind in kinds)
@@ -17,6 +19,7 @@ def develop(found: Found) -> list[str]:
         "(`benchmarks/evidence/ensembles.py`). The default was chosen on these cohorts, so its AUROC here is biased; "
         "the next section has an unbiased one.",
         arm_grid(found),
+        single_models(found, small),
         f"Learnt weights ({STACKED}) minus equal weights: {stated(stacking)}, standard error "
         f"{stacking['standard_error']:.3f}; by kind "
         + ", ".join(f"{kind} {value:+.3f}" for kind, value in stacking["by_kind"].items())
@@ -28,6 +31,25 @@ def develop(found: Found) -> list[str]:
         *probabilities(found),
         *doubts(found),
     ]
+
+
+def single_models(found: Found, small: Found | None) -> str:
+    """What the single models were, and what others reach on the small cohorts. small: their results."""
+    text = (
+        f"**Read the single models with care.** Those with a graph have k = 50 on slides of about "
+        f"{found['shape']['patches']} patches, and no single model with k = 8 or with SAGE was an arm, so the table "
+        "does not show that every single model is this weak."
+    )
+    if small is not None:
+        means = {row["arm"]: row["mean"] for row in small["rows"]}
+        text += (
+            f" On the {len(small['cohorts'])} [small cohorts](#small-cohorts), of {small['patches']} patches per slide "
+            f"too, a single `{JIGSAW}` reaches {means['default']:.3f}, with k = 8 {means['k 8']:.3f} and with SAGE "
+            f"{means['conv sage']:.3f}. Part of what an ensemble gains here comes from members with another graph."
+        )
+    if found["folds"] != FOLDS:
+        text += f" {found['folds']} folds were used; `compare` now has {FOLDS}."
+    return text
 
 
 def weights_range(found: Found) -> tuple[float, float]:
@@ -42,7 +64,7 @@ def took(found: Found) -> str:
     return f"Processor time, as a multiple of a single `{JIGSAW}`: {ratios}. Learning the weights needs no training."
 
 
-def report(found: Found) -> list[str]:
+def report(found: Found, small: Found | None = None) -> list[str]:
     default = found["default"]
     single = [arm for arm in found["arms"] if found["trainings"][arm] == 1 and arm != default]
     lines = []
@@ -57,6 +79,7 @@ def report(found: Found) -> list[str]:
         f"{len(found['cohorts'])} other synthetic cohorts of the same kinds, drawn after the default was fixed, and "
         f"run once: the default ({default}) beside single models.",
         arm_grid(found),
+        single_models(found, small),
         "The default beside the best single method of each kind, which is not known beforehand:",
         grid(["kind", "default", "best single method", "difference", "default minus `abmil`"], lines),
         "Standard deviation over folds, as a share of a single model's: "

@@ -13,13 +13,17 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from .. import RESULTS, ROOT, named, placed, write
+from .parts import BUDGET, PARTS
 from .results_ensembles import develop, report
 from .results_lung import lung
+from .results_memorising import smoothing
 from .results_pictures import draw
+from .results_precision import precision
 from .results_rivals import front, rivals
 from .results_sections import Found, codex, ensemble_time, jigsaw, learning, loop, step, unseen
 from .results_selection import choosing, selection
 from .results_settings import presets, small
+from .results_speed import out_of_core, scaling
 from .results_standins import standins
 
 PAGE, README = ROOT / "docs" / "results.md", ROOT / "README.md"
@@ -27,21 +31,35 @@ COMMAND = "python -m benchmarks.evidence.results_page"
 HEAD = f"""# Results
 
 This page has the measurements behind our claims, negative results included. `{COMMAND}` writes it
-from the files in `benchmarks/results`; `make evidence` runs what is missing. AUROCs are of slides that took no part in
+from the files in `benchmarks/results`. AUROCs are of slides that took no part in
 fitting, stopping or any choice; [statistics](statistics.md) defines each interval. Phantoms are synthetic cohorts with
 a known answer ([phantoms](phantoms.md)): they show what a method can detect, not how well it does on tissue. For a
 summary by claim of the paper, see [what we measured](paper.md#what-we-measured).
+
+`make evidence` runs the parts on accuracy one after the other, each only as far as it is missing, and begins none that
+would end after {BUDGET // 60} hours: {", ".join(f"`{part.name}`" for part in PARTS)}.
+All of them from nothing take about {sum(part.minutes for part in PARTS) / 60:.0f} hours on two idle cores, `standins`
+alone {max(part.minutes for part in PARTS) / 60:.1f}; `python -m benchmarks.evidence --minutes 1000` begins them all.
+`make bench` runs `step` and `scaling`. The other sections on speed name their commands.
 """
 
 
 @dataclass(frozen=True)
 class Section:
-    """One file of results: its title, the command that makes it, and what it says."""
+    """One file of results: its title, the command that makes it, and what it says.
+
+    beside: another file, whose figures the text states too; it gets both.
+    """
 
     file: str
     title: str
     command: str
-    text: Callable[[Found], list[str]]
+    text: Callable[..., list[str]]
+    beside: str = ""
+
+    def said(self, results: Mapping[str, Found | None]) -> list[str]:
+        names = [self.file, self.beside] if self.beside else [self.file]
+        return self.text(*(results.get(name) for name in names))
 
 
 def page(results: Mapping[str, Found | None]) -> str:
@@ -53,7 +71,7 @@ def page(results: Mapping[str, Found | None]) -> str:
             parts.append(f"Not run yet: `{section.command}`\n")
             continue
         parts.append(made_by(found, section.command) + "\n")
-        parts += [part + "\n" for part in section.text(found)]
+        parts += [part + "\n" for part in section.said(results)]
     return "\n".join(parts).rstrip("\n")
 
 
@@ -92,16 +110,24 @@ SECTIONS = (
     Section("presets", "The presets `default` and `paper`", "python -m benchmarks.evidence.presets", presets),
     Section("small_cohorts", "Small cohorts", "python -m benchmarks.evidence.small_cohorts", small),
     Section(
+        "smoothing",
+        "What averaging over neighbours leaves",
+        "python -m benchmarks.evidence.smoothing",
+        smoothing,
+    ),
+    Section(
         "ensembles-develop",
         "Single models, ensembles and committees",
         "python -m benchmarks.evidence.ensembles --part develop",
         develop,
+        beside="small_cohorts",
     ),
     Section(
         "ensembles-report",
         "The default on cohorts drawn afterwards",
         "python -m benchmarks.evidence.ensembles --part report",
         report,
+        beside="small_cohorts",
     ),
     Section(
         "selection_bias",
@@ -117,9 +143,17 @@ SECTIONS = (
     Section(
         "standins", "The paper's tables at full size, on stand-ins", "python -m benchmarks.evidence.standins", standins
     ),
+    Section("precision", "Accuracy in bfloat16", "python -m benchmarks.evidence.precision", precision),
     Section("step", "Speed and memory of a step", "python -m benchmarks.speed.step", step),
     Section("loop", "The training loop beside the bare step", "python -m benchmarks.speed.loop", loop),
     Section("ensemble", "Training time of an ensemble", "python -m benchmarks.speed.ensemble", ensemble_time),
+    Section("scaling", "A step by neighbours, members and threads", "python -m benchmarks.speed.scaling", scaling),
+    Section(
+        "out_of_core",
+        "Cohorts larger than memory",
+        "python -m benchmarks.speed.out_of_core --slides 400 --files 10000",
+        out_of_core,
+    ),
 )
 
 

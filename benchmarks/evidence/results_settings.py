@@ -5,6 +5,7 @@ from collections.abc import Sequence
 import numpy as np
 
 from .jigsaw_cases import LEAST
+from .results_memorising import why
 from .results_sections import Found, grid, number, p_value, stated, verdict
 
 LOWEST = ("lowest cohort", "lowest training")
@@ -94,6 +95,7 @@ def small(found: Found) -> list[str]:
             ],
         ),
         *watched(found),
+        *why(found),
         "![What helps on small cohorts, and traces of the default](img/results-small-cohorts.png)",
     ]
 

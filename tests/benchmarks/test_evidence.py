@@ -1,4 +1,5 @@
 import dataclasses
+import importlib
 import json
 import re
 from pathlib import Path
@@ -15,10 +16,10 @@ from benchmarks.evidence import (
     holdout,
     jigsaw_cases,
     learning_curve,
+    parts,
     presets,
     results_page,
     results_selection,
-    results_settings,
     selection_bias,
     small_cohorts,
     unseen,
@@ -110,10 +111,10 @@ def test_the_best_fixed_lambda_is_chosen_without_the_cohort_it_is_scored_on() ->
 
 
 def test_no_cohort_was_seen_before() -> None:
-    parts = [{0, 11, 12, 901, 902, 903}, set(jigsaw_cases.SEEDS), set(learning_curve.SEEDS)]
-    parts += [{seed for own in part.SEEDS.values() for seed in own} for part in (presets, small_cohorts, choosing)]
-    parts += [{seed for own in part.values() for seed in own} for part in ensembles.SEEDS.values()]
-    assert len(set().union(*parts)) == sum(map(len, parts))
+    used = [{0, 11, 12, 901, 902, 903}, set(jigsaw_cases.SEEDS), set(learning_curve.SEEDS)]
+    used += [{seed for own in part.SEEDS.values() for seed in own} for part in (presets, small_cohorts, choosing)]
+    used += [{seed for own in part.values() for seed in own} for part in ensembles.SEEDS.values()]
+    assert len(set().union(*used)) == sum(map(len, used))
 
 
 def outcome_of(case: jigsaw_cases.Case, shift: float, rng: np.random.Generator) -> dict[str, Any]:
@@ -219,14 +220,14 @@ def test_permuted_labels_belong_to_patients(tmp_path: Path) -> None:
 def test_evidence_names_what_fails_goes_on_and_keeps_to_its_time(monkeypatch, capsys) -> None:
     began: list[str] = []
     pages: list[list[str]] = []
-    parts = (
+    few = (
         evidence.Part("unseen", (), 1),
         evidence.Part("nobody_wrote_this", (), 1),
         evidence.Part("learning_curve", (), 500),
         evidence.Part("maps", (), 1, data="no/such/data"),
         evidence.Part("jigsaw_cases", (), 1),
     )
-    monkeypatch.setattr(evidence, "PARTS", parts)
+    monkeypatch.setattr(evidence, "PARTS", few)
     monkeypatch.setattr(evidence, "run", lambda part: began.append(part.name) or part.name != "unseen")
     monkeypatch.setattr(evidence.results_page, "main", pages.append)
     with pytest.raises(SystemExit, match="Failed: unseen"):
@@ -237,52 +238,26 @@ def test_evidence_names_what_fails_goes_on_and_keeps_to_its_time(monkeypatch, ca
     assert "left out: benchmarks/evidence/nobody_wrote_this.py" in said
     assert "left out: no/such/data" in said
     assert "learning_curve: not begun" in said
+    assert "all of them: about 8 hours" in said
 
 
-# --- small cohorts
+def test_every_part_has_a_section_or_a_page_and_a_command_that_exists() -> None:
+    sections = {section.file for section in results_page.SECTIONS}
+    assert {part.name for part in evidence.PARTS} - sections == {"maps"}  # docs/maps.md
+    for part in evidence.PARTS:
+        module = importlib.import_module(part.command[0])
+        assert callable(module.main)
+    accuracy = {one.file for one in results_page.SECTIONS if "evidence" in one.command}
+    assert accuracy == {part.name for part in evidence.PARTS} - {"maps"}
+    assert f"{sum(part.minutes for part in evidence.PARTS) / 60:.0f} hours" in results_page.HEAD
 
 
-def test_the_factors_of_the_small_cohorts_are_balanced() -> None:
-    """Every pair of levels of two factors is there twice: no two main effects are confounded."""
-    runs = np.array(small_cohorts.RUNS)
-    for one in range(4):
-        for other in range(one):
-            pairs = np.unique(runs[:, [one, other]], axis=0, return_counts=True)[1]
-            assert pairs.tolist() == [2, 2, 2, 2]
-    names = [small_cohorts.cell(kind, run).name for kind in small_cohorts.SEEDS for run in range(8)]
-    assert len(set(names)) == 24
-
-
-def small_outcome(rng: np.random.Generator, gain: float) -> dict[str, Any]:
-    def training(area: float) -> dict[str, Any]:
-        return {"auc": area, "seconds": 1.0, "mil": [0.7, 0.01]}
-
-    base = rng.uniform(0.5, 0.9, 5)
-    each = {name: [training(area) for area in base[:2]] for name in small_cohorts.ARMS}
-    each["k 8"] = [training(area + gain + rng.normal(0, 0.001)) for area in base[:2]]
-    each["default"] = [training(area) for area in base]
-    variants = {name: {"auc": 0.95, "seconds": 2.0, "each": own} for name, own in each.items()}
-    return {"variants": variants}
-
-
-def test_arms_are_paired_with_the_same_trainings_of_the_default() -> None:
-    rng = np.random.default_rng(0)
-    outcomes = [small_outcome(rng, 0.05) for _ in range(24)]
-    found = small_cohorts.summarise(outcomes)
-    rows = {row["arm"]: row for row in found["rows"]}
-    assert rows["k 8"]["gain"]["mean"] == pytest.approx(0.05, abs=0.001)
-    assert rows["k 8"]["gain"]["verdict"] == "helps"
-    assert rows["hidden 64"]["gain"]["mean"] == 0  # though the luck of its trainings is large
-    assert rows["hidden 64"]["luck"]["std"] > 0.05
-    assert found["ensemble"]["gain"]["mean"] == pytest.approx(0.95 - found["every"]["mean"], abs=1e-4)
-    low = sum(one["auc"] < 0.7 for outcome in outcomes for one in outcome["variants"]["default"]["each"])
-    assert found["every"]["memorised"] == low
-    assert [row["mean"] for row in small_cohorts.by_factor(found["every"], found["ensemble"])][:2] == pytest.approx(
-        [
-            np.mean(np.array(found["every"]["auc"])[np.tile(np.array(small_cohorts.RUNS)[:, 0], 3) == at])
-            for at in (0, 1)
-        ]
-    )
+def test_bfloat16_is_left_out_where_the_device_lacks_it(monkeypatch: pytest.MonkeyPatch) -> None:
+    (part,) = (part for part in evidence.PARTS if part.half_precision)
+    monkeypatch.setattr(parts, "pick_precision", lambda *asked: "float32")
+    assert part.absent == "a device that computes in bfloat16"
+    monkeypatch.setattr(parts, "pick_precision", lambda *asked: "bfloat16")
+    assert part.absent == ""
 
 
 def test_a_watched_training_is_the_one_that_is_scored(cell, tmp_path: Path, monkeypatch) -> None:
@@ -298,30 +273,6 @@ def test_a_watched_training_is_the_one_that_is_scored(cell, tmp_path: Path, monk
     assert small_cohorts.watch(asked, tmp_path / "watched") == watched
     found = small_cohorts.traces([watched, watched])
     assert found["best_minus_kept"]["mean"] >= 0
-
-
-@pytest.mark.parametrize("low", [True, False])
-def test_the_section_on_small_cohorts_has_a_row_per_arm_and_says_what_the_traces_show(low: bool) -> None:
-    rng = np.random.default_rng(0)
-    summary = small_cohorts.summarise([small_outcome(rng, 0.05) for _ in range(24)])
-    kept = 0.55 if low else 0.9
-    trace = {"kept": 1, "mil": [0.6, 0.001], "test_auc": [kept, 0.93]}
-    found = {
-        "cohorts": [{"kind": kind} for kind in small_cohorts.SEEDS for _ in range(8)],
-        "levels": small_cohorts.LEVELS,
-        "noise": small_cohorts.NOISE,
-        "test_slides": 60,
-        "memorised": small_cohorts.MEMORISED,
-        **summary,
-        "factors": small_cohorts.by_factor(summary["every"], summary["ensemble"]),
-        "traces": small_cohorts.traces([trace] * 24),
-    }
-    text = "\n".join(results_settings.small(found))
-    assert all(f"\n| `{arm}` |" in text for arm in (*small_cohorts.ARMS, small_cohorts.ENSEMBLE))
-    assert "By the rule: `k 8` helps, `members 5` helps. Holm's correction leaves `k 8`, `members 5`." in text
-    said = "24 of 24 ended below 0.7, with 0.550 on average; their best epochs would have had 0.930"
-    assert (said in text) == low
-    assert ("None of the 24 ended below 0.7" in text) != low
 
 
 # --- presets
