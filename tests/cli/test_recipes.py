@@ -42,11 +42,11 @@ def test_the_table_the_rest_and_the_account(jigsawmil, coad, tmp_path: Path, tab
         "has a label": 2,
     }
     lines = [" ".join(line.split()) for line in ran.out.splitlines()]
-    assert "rows of clinical.csv - 13 - -" in lines
-    assert "cancer type COAD - 12 - 1 READ: 1" in lines
-    assert "slides in features/ 26 13 - -" in lines
-    assert "has a label 24 12 2 1 READ: 2" in lines
-    assert "diagnostic slide (DX) 12 12 12 - frozen (TS): 12" in lines
+    assert "rows of clinical.csv - 13 - - -" in lines
+    assert "cancer type COAD - 12 - 1 1 READ: 1" in lines
+    assert "slides in features/ 26 13 - - -" in lines
+    assert "has a label 24 12 2 1 2 READ: 2" in lines
+    assert "diagnostic slide (DX) 12 12 12 - 12 frozen (TS): 12" in lines
     assert "12 slides of 12 patients. MSI: 6, MSS: 6." in lines
 
 

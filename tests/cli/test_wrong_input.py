@@ -195,10 +195,14 @@ def predicts_but(jigsawmil, model: Path, own: Path, table) -> Callable[..., str]
 def test_a_truncated_file(refused_compare: Said, predicts_but, compare, own: Path, table) -> None:
     path = own / "features" / "0003.h5"
     path.write_bytes(path.read_bytes()[:5000])
-    for words in ("1 labelled slide with an unreadable file: 0003", "truncated", "--skip-missing"):
+    for words in (
+        "1 labelled slide with an unreadable file: 0003",
+        "truncated",
+        "again, or leave them out with --skip-bad",
+    ):
         assert words in refused_compare(cohort=own)
     assert "0003.h5" in predicts_but("0003")
-    ran = compare(*at(own), "--skip-missing", "--out", own / "run")
+    ran = compare(*at(own), "--skip-bad", "--out", own / "run")
     assert ran.code == 0
     left_out = table(own / "run" / "left_out.csv").to_numpy().tolist()
     assert left_out == [["cohort", "0003", "the feature file cannot be read"]]

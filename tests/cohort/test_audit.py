@@ -110,7 +110,9 @@ def test_errors_are_raised_together() -> None:
 def test_skip_missing_leaves_out_what_has_no_usable_features_and_says_so() -> None:
     rows = [*GOOD, ("e", "P5", "x"), ("f", "P6", "y"), ("g", "P7", "y"), ("h", "P8", "")]
     infos = infos_of("a", "b", "c", "d", "z") | {"e": info("e", n=0), "f": FeatureError("f.h5: truncated")}
-    assert {p.kind for p in hold(table(rows), infos).errors} == {"no-features", "unreadable", "empty"}
+    errors = hold(table(rows), infos).errors
+    ways = {p.kind: p.remedy.split(" with ")[1].split()[0] for p in errors}
+    assert ways == {"no-features": "--skip-missing", "unreadable": "--skip-bad", "empty": "--skip-bad"}
     report = hold(table(rows), infos, skip_missing=True)
     assert report.errors == ()
     assert [entry.slide_id for entry in report.entries] == ["a", "b", "c", "d"]

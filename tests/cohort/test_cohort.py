@@ -119,7 +119,7 @@ def test_check_reports_what_read_would_raise(files: tuple[Path, Path]) -> None:
     with pytest.raises(FeatureError) as raised:
         Cohort.read(*files)
     assert str(raised.value) == report.summary(overview=False, usable=False)
-    assert "cannot be used as it is" in str(raised.value)
+    assert "labels.csv: cannot be used as given" in str(raised.value)
 
 
 def test_a_table_read_before_is_taken_as_it_is(files: tuple[Path, Path]) -> None:

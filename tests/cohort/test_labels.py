@@ -73,10 +73,10 @@ def test_several_sheets_are_noted_and_named(tmp_path: Path) -> None:
 
 def test_words_for_none_are_classes_and_what_nobody_knows_is_missing(tmp_path: Path) -> None:
     labels = ["None", "null", "0", "", "NA", "N/A", "#N/A", "<NA>", "NaN", "nan", "  "]
-    labels += ["[Not Available]", "Unknown", "-", "not  reported", "inf"]
+    labels += ["[Not Available]", "Unknown", "-", "not  reported", "inf", "n/d", "Pending", "TBD", "[not tested]"]
     text = "slide_id,label\n" + "".join(f"s{i},{label}\n" for i, label in enumerate(labels))
     found = column(read_labels(write(tmp_path / "t.csv", text)), "label")
-    assert found == ["None", "null", "0"] + [""] * 13
+    assert found == ["None", "null", "0"] + [""] * 17
     signs = read_labels(write(tmp_path / "s.csv", "slide_id,label\na,+\nb,-\nc,?\n"))
     assert column(signs, "label") == ["+", "-", ""]
 

@@ -136,6 +136,20 @@ def test_rows_of_a_cohort_stand_together_under_its_name(summary: pd.DataFrame) -
     assert all(any(f"{area:.3f} [" in line for line in block) for area in other["auc_oof"])
 
 
+def test_of_one_test_set_there_is_no_mean_of_folds(predictions: Make) -> None:
+    frame = predictions()
+    one = frame[frame["fold"] == 0]
+    rows = summarise(one, resamples=50).assign(cohort="phantom")
+    for table in (summary_table(rows), comparison_table(compare_methods(one).assign(cohort="phantom"))):
+        assert "±" not in text(table, 200)
+        assert "mean of" not in text(table, 200)
+    said = joined(summary_table(rows))
+    assert "one test set, 1 training" in said
+    assert "Test set: each case once, with DeLong's interval." in said
+    twice = pd.concat([one, one.assign(seed=1, probability=one["probability"] ** 2)])
+    assert "±" in text(summary_table(summarise(twice, resamples=50).assign(cohort="phantom")), 200)
+
+
 def test_names_are_text_not_markup(summary: pd.DataFrame) -> None:
     odd = summary.assign(variant=summary["variant"] + " [red]x[/red]", positive="[bold]")
     said = joined(summary_table(odd), 120)

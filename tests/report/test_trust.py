@@ -8,7 +8,7 @@ from jigsawmil.report.trust import trust_sentence
 
 
 def gain(low: float) -> Gain:
-    return Gain(area=0.4, random=0.6, gain=0.2, low=low, high=low + 0.3)
+    return Gain(area=0.4, random=0.6, gain=low + 0.15, low=low, high=low + 0.3)
 
 
 @pytest.mark.parametrize(
@@ -25,7 +25,16 @@ def test_the_sentence_follows_the_rule(deletion: float, insertion: float, words:
     sentence = trust_sentence([verdict])
     assert sentence.startswith(words)
     assert "12 slides" in sentence
-    assert "[+0.10, +0.40]" in sentence or verdict.deletion.low < 0
+    assert "[+0.100, +0.400]" in sentence or verdict.deletion.low < 0
+
+
+def test_gains_that_no_figure_shows_allow_no_verdict() -> None:
+    """Narrow intervals beside 0, as of a model that predicts the same whatever is taken away."""
+    for sign in (1, -1):
+        small = Gain(area=0.99, random=0.99, gain=sign * 0.002, low=sign * 0.002 - 1e-4, high=sign * 0.002 + 1e-4)
+        verdict = Verdict(ranking="attention", slides=12, deletion=small, insertion=small)
+        assert "map is not shown to be trustworthy" in trust_sentence([verdict])
+        assert f"gain {sign * 0.002:+.3f}" in trust_sentence([verdict])
 
 
 def test_one_slide_says_nothing() -> None:

@@ -178,6 +178,8 @@ GOOD = '[cohorts.c]\nlabels = "l.csv"\nfeatures = "f"\n[variants.abmil]\n'
         ('seeds = ["a"]\n' + GOOD, "seeds: found .*expected distinct whole numbers"),
         ("seeds = [true]\n" + GOOD, "seeds: found .*expected distinct whole numbers"),
         ("seeds = [0, [1]]\n" + GOOD, "seeds: found .*expected distinct whole numbers"),
+        (GOOD.replace('"f"', "[]"), "s.toml: cohorts.c: no features; expected"),
+        (GOOD.replace('"f"', '["a", "a"]'), "s.toml: cohorts.c: features: join: found .*two different"),
         ('by_site = "yes"\n' + GOOD, "by_site: found 'yes', expected true or false"),
         ('memory_gb = "4"\n' + GOOD, "memory_gb: found '4', expected a number"),
         ("memory_gb = -1\n" + GOOD, "memory_gb: found -1, expected a number of at least 0"),

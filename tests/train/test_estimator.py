@@ -354,3 +354,14 @@ def test_values_and_outcomes_are_learnt_as_classes_are(phantom: Cohort, tmp_path
     np.testing.assert_array_equal(again.predict(bags), model.predict(bags))
     with pytest.raises(StudyError, match="the task survival, expected one that predicts a measured value"):
         SlideRegressor.load(tmp_path / "model")
+
+
+def test_what_is_wrong_with_bags_and_labels_is_said_in_words_of_python(phantom: Cohort) -> None:
+    """Not in those of the command line, and of no file."""
+    for given in (phantom[0][:4], phantom[0][:1]):
+        with pytest.raises(LabelError) as raised:
+            SlideClassifier("abmil").fit(given, ["a"] * len(given))
+        said = str(raised.value)
+        assert said.startswith("bags and labels: cannot be used as given.")
+        assert "give patients=" in said
+        assert "--" not in said

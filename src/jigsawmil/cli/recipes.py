@@ -77,13 +77,16 @@ def labels(
 def rules_table(made: Labelled) -> Table:
     """One row per rule."""
     steps = made.steps
-
+    rows = [Column("rows\ndropped", [_number(step.rows) for step in steps])]
+    if all(step.rows == step.lost.slides for step in steps):  # a row is a slide
+        rows = []
     columns = [
         Column("rule", [step.rule for step in steps], name=True),
         Column("slides\nkept", [_number(step.kept.slides) for step in steps]),
         Column("patients\nkept", [_number(step.kept.patients) for step in steps]),
         Column("slides\ndropped", [_number(step.lost.slides) for step in steps]),
         Column("patients\ndropped", [_number(step.lost.patients) for step in steps]),
+        *rows,
         Column("dropped, by value", [reasons_text(step, SHOWN) for step in steps], name=True),
     ]
     ends = [i - 1 for i, step in enumerate(steps) if step.opens]

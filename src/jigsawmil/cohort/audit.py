@@ -177,7 +177,7 @@ class Audit:
         begin with what can be used, not with what is wrong."""
         patients = {entry.patient_id for entry in self.entries}
         able = f"{_count(self.entries, 'slide')} of {_count(patients, 'patient')} can be used"
-        lines = [f"{self.source}: {able if usable else 'cannot be used as it is'}."]
+        lines = [f"{self.source}: {able if usable else 'cannot be used as given'}."]
         lines += [self.task.label_counts([entry.label for entry in self.entries])] if self.entries else []
         lines += self.overview.lines() if overview else []
         for title, problems in (("error", self.errors), ("note", self.notes)):
@@ -311,11 +311,11 @@ class _Teller:
         self.allowed = allowed
 
     def way_out(self, kind: str) -> str:
-        return (
-            "They are left out."
-            if kind in self.allowed
-            else "Extract them, or leave them out with skip_missing=True or --skip-missing; reports then name them."
-        )
+        if kind in self.allowed:
+            return "They are left out."
+        option = "--skip-bad (skip_bad=True)" if kind in BAD else "--skip-missing (skip_missing=True)"
+        again = " again" if kind in BAD else ""
+        return f"Extract them{again}, or leave them out with {option}; reports then name them."
 
     def once(
         self, kind: str, text: str, remedy: str = "", names: Iterable[str] = (), details: Iterable[str] = ()

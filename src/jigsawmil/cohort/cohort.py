@@ -165,12 +165,16 @@ class Cohort:
         values = ["" if v is None or is_unknown(str(v)) else kind.text_of(v) for v in labels]
         if kind.of_classes:  # of several targets, as they were given
             values, notes = plain_labels(values)
-        whose, note = patients_of(list(kept)) if patients is None else ([str(patient) for patient in patients], "")
+        whose, note = (
+            patients_of(list(kept), "No patients given", "give patients=")
+            if patients is None
+            else ([str(patient) for patient in patients], "")
+        )
         rows = pd.DataFrame({"slide_id": list(kept), "patient_id": whose, "label": values, "line": range(len(bags))})
         rows["site"] = [tcga_site(slide_id) for slide_id in kept]
         for name in covariates_of_bags(bags):
             rows[COVARIATE + name] = [cell_text((bag.covariates or {}).get(name)) for bag in bags]
-        table = LabelTable(rows, "memory", "slide", {"label": "labels"}, tuple(filter(None, [*notes, note])))
+        table = LabelTable(rows, "bags and labels", "slide", {"label": "labels"}, tuple(filter(None, [*notes, note])))
         surveys = {slide_id: Survey(info=_info(bag)) for slide_id, bag in kept.items()}
         report = audit(table, dict.fromkeys(kept), surveys, allow_similar=allow_similar, ordinal=ordinal, task=task)
         report.raise_errors()

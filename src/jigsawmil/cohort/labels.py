@@ -228,12 +228,16 @@ def _join(clinical: pd.DataFrame, slides: "Table", slide: str | None, patient_co
     return rows.fillna(dict.fromkeys([c for c in rows if c != "line"], ""))
 
 
-def patients_of(slide_ids: Sequence[str]) -> tuple[list[str], str]:
-    """Patients of slides about which no table says more, and the sentence that says how."""
+def patients_of(
+    slide_ids: Sequence[str],
+    why: str = "No column of patients",
+    remedy: str = f"name the column ({option_for('patient')})",
+) -> tuple[list[str], str]:
+    """Patients of slides about which no table says more, and the sentence that says how. why, remedy: phrases of it."""
     barcodes = [tcga_patient(slide_id) for slide_id in slide_ids]
     others = [slide_id for slide_id, barcode in zip(slide_ids, barcodes, strict=True) if not barcode]
     if slide_ids and not others:
-        return barcodes, "No column of patients: the first 12 characters of TCGA barcodes are used."
+        return barcodes, f"{why}: the first 12 characters of TCGA barcodes are used."
     which = (
         f"the first 12 characters of TCGA barcodes are used, and slides with other names ({listed(others, 3)}) count "
         "as one patient each"
@@ -241,8 +245,7 @@ def patients_of(slide_ids: Sequence[str]) -> tuple[list[str], str]:
         else "each slide counts as one patient"
     )
     return [barcode or slide_id for slide_id, barcode in zip(slide_ids, barcodes, strict=True)], (
-        f"No column of patients: {which}. If patients have several slides, name the column ({option_for('patient')}), "
-        "or their slides can be on both sides of a split."
+        f"{why}: {which}. If patients have several slides, {remedy}, or their slides can be on both sides of a split."
     )
 
 

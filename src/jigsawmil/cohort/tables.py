@@ -17,6 +17,7 @@ UNKNOWN = frozenset(
         *(cell.casefold() for cell in MISSING),
         *("unknown", "unk", "missing", "n.a.", "-", "--", "'--", "\u2013", "\u2014", ".", "?"),
         *("not available", "not applicable", "not reported", "not evaluated", "not determined", "discrepancy"),
+        *("n/d", "n.d.", "tbd", "to be determined", "pending", "not known", "not tested", "not done", "no data"),
         *("#value!", "#ref!", "#name?", "#div/0!", "inf", "-inf", "+inf", "infinity"),
     }
 )

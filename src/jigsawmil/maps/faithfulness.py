@@ -28,6 +28,7 @@ from .values import attends
 SHARES = (0.05, 0.1, 0.2, 0.4, 0.6, 0.8, 0.9, 0.95)  # of patches removed or given; as many below a half as above
 RANDOM = "random"
 ORDERS = 3  # random orders a slide, averaged
+LEAST = 0.005  # of a gain in probability; a smaller one says nothing of a model, however narrow its interval
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -62,12 +63,16 @@ class Gain:
 
     @property
     def better(self) -> bool:
-        return self.low > 0
+        return self.low > 0 and self.gain >= LEAST
+
+    @property
+    def worse(self) -> bool:
+        return self.high < 0 and self.gain <= -LEAST
 
 
 @dataclass(frozen=True, kw_only=True)
 class Verdict:
-    """Of one map of one model. The rule: trusted where both intervals lie above 0."""
+    """Of one map of one model. The rule: trusted where both intervals lie above 0, and both gains reach `LEAST`."""
 
     ranking: str  # attention, evidence or attribution
     slides: int
@@ -77,6 +82,10 @@ class Verdict:
     @property
     def trusted(self) -> bool:
         return self.deletion.better and self.insertion.better
+
+    @property
+    def misleads(self) -> bool:
+        return self.deletion.worse or self.insertion.worse
 
 
 def curves_of(
@@ -157,7 +166,8 @@ def faithfulness(curves: Sequence[Curves]) -> dict[str, Any]:
         for kind in ("deletion", "insertion")
     }
     return {
-        "rule": "trusted where the 95 % intervals (Student, paired over slides) of both gains over random lie above 0",
+        "rule": "trusted where the 95 % intervals (Student, paired over slides) of both gains over random lie above 0, "
+        f"and both gains are at least {LEAST:g}",
         "slides": [one.name for one in curves],
         "random_orders": ORDERS,
         "verdicts": {v.ranking: {**asdict(v), "trusted": v.trusted} for v in verdicts},

@@ -70,7 +70,7 @@ def comparison_table(comparisons: pd.DataFrame) -> Table:
     measure = measure_of(comparisons)
     rows = _grouped(_higher_first(comparisons, measure))
     ends = zip(rows[f"{measure.name}_a"], rows[f"{measure.name}_b"], strict=True)
-    differences = [signed(d) for d in rows["difference"]]
+    differences, several = [signed(d) for d in rows["difference"]], int(rows["resamples"].max()) > 1
     if measure.bounded:
         bounds = zip(rows["low"], rows["high"], strict=True)
         differences = [f"{d} [{signed(a)}, {signed(b)}]" for d, (a, b) in zip(differences, bounds, strict=True)]
@@ -81,7 +81,7 @@ def comparison_table(comparisons: pd.DataFrame) -> Table:
         Column("difference" + "\n[95 % interval]" * measure.bounded, differences),
         p_column(f"{measure.test_name}\np", rows[f"{measure.test}_p_holm"]),
         p_column("corrected\nt-test p", rows["t_p_holm"]),
-        Column("mean of\nfolds", [signed(d) for d in rows["fold_difference"]], optional=True),
+        *[Column("mean of\nfolds", [signed(d) for d in rows["fold_difference"]], optional=True)] * several,
         Column("AUROCs" if measure.words == "AUROC" else "both", [f"{a:.3f}, {b:.3f}" for a, b in ends], optional=True),
     ]
     title = f"Differences of {measure.words} between methods"
@@ -102,14 +102,11 @@ def run_comparison_table(pairs: pd.DataFrame) -> Table:
 def _summary_columns(summary: pd.DataFrame) -> list[Column]:
     measure = measure_of(summary)
     _require(summary, measure.needed)
-    name, quoted = measure.name, f"{measure.words}, {_quoted(summary)}\n[95 % interval]"
+    quoted = f"{measure.words}, {_quoted(summary)}\n[95 % interval]"
     columns = [
         *_cohort_column(summary),
         Column("variant", [str(m) for m in summary["variant"]], name=True),
-        Column(
-            f"{measure.words},\nmean of folds",
-            [plus_minus(row[f"{name}_mean"], row[f"{name}_std"]) for row in rows_of(summary)],
-        ),
+        *([] if _one_test_set(summary) else [_folds_column(summary, measure)]),
         Column(quoted, [bounded(*reached(row)) for row in rows_of(summary)]),
     ]
     shown = {
@@ -119,6 +116,16 @@ def _summary_columns(summary: pd.DataFrame) -> list[Column]:
         Column(header, [number(v) for v in summary[name].astype(float)], optional=True)
         for name, header in shown.items()
     ]
+
+
+def _folds_column(summary: pd.DataFrame, measure: Measure) -> Column:
+    ends = zip(summary[f"{measure.name}_mean"], summary[f"{measure.name}_std"], strict=True)
+    return Column(f"{measure.words},\nmean of folds", [plus_minus(mean, std) for mean, std in ends])
+
+
+def _one_test_set(summary: pd.DataFrame) -> bool:
+    """Whether each row is of one test set and one training: the mean over folds is the figure itself."""
+    return designs(summary) == {"hold-out"} and int(summary["folds"].max()) == 1 and _seeds(summary) == 1
 
 
 def is_repeated(row: Mapping[str, Any] | pd.Series) -> bool:
@@ -181,14 +188,16 @@ def cohort_line(name: str, rows: pd.DataFrame) -> str:
 
 def _summary_notes(summary: pd.DataFrame) -> list[str]:
     over = "test folds and seeds" if _seeds(summary) > 1 else "test folds"
-    notes = [f"Mean of folds: ± is the standard deviation over {over}, not a standard error."]
+    spread = [f"Mean of folds: ± is the standard deviation over {over}, not a standard error."]
+    first = [] if _one_test_set(summary) else spread
     single = summary[[not is_repeated(row) for row in rows_of(summary)]]
     if len(single):
         together = "Pooled: all out-of-fold predictions together"
         if designs(single) == {"hold-out"}:
             several = int(single["folds"].max()) > 1 or _seeds(single) > 1
             together = "Test set: each case once" + ", with its mean probability over the trainings" * several
-        notes[0] += f" {together}, with {' and '.join(_interval_names(single))}."
+        first.append(f"{together}, with {' and '.join(_interval_names(single))}.")
+    notes = [" ".join(first)]
     if len(single) < len(summary):
         notes.append(REPEATED)
     undefined = int(summary["undefined_folds"].max()) if "undefined_folds" in summary else 0

@@ -9,7 +9,7 @@ from ..bags.join import one_folder
 from ..cohort.cohort import Cohort
 from ..cohort.options import FOLDS, TARGET, CohortOptions
 from ..config import check_types, choose, from_mapping, require
-from ..errors import ConfigError
+from ..errors import ConfigError, JigsawmilError
 from ..nn.options import COVARIATES, peek_method
 from ..synthetic.standins import StandIn
 from ..train.choice import Choice
@@ -161,8 +161,12 @@ def cohort_spec(values: Mapping[str, Any], where: str = "cohort") -> CohortSpec:
     Example: `cohort_spec({"labels": "labels.csv", "features": "features/", "positive": "tumour"})`
     """
     options = dict(values)
-    missing = [key for key in ("labels", "features") if key not in options]
+    missing = [key for key in ("labels", "features") if not options.get(key)]
     if missing:
         raise ConfigError(f"{where}: no {' and no '.join(missing)}; expected a label table and a folder of features.")
-    labels, features = str(options.pop("labels")), str(one_folder(options.pop("features")))
+    labels = str(options.pop("labels"))
+    try:
+        features = str(one_folder(options.pop("features")))
+    except JigsawmilError as error:
+        raise ConfigError(f"{where}: features: {error}") from error
     return CohortSpec(labels, features, from_mapping(CohortOptions, options, where))

@@ -3,6 +3,7 @@
 from collections.abc import Iterable
 from dataclasses import dataclass
 from functools import cache
+from itertools import pairwise, takewhile
 from typing import Any
 
 import matplotlib
@@ -101,14 +102,16 @@ SPREAD_WIDTH = 72  # pixels of the column, title and sign of sorting included
 
 @dataclass(frozen=True)
 class Widths:
-    """Of the columns of the table of slides, in pixels: as wide as the names, up to the length of a TCGA slide's."""
+    """Of the columns of the table of slides, in pixels: as wide as the names, up to the length of a TCGA slide's, and
+    as far as is needed to tell one from another."""
 
     slide: int
     label: int
 
     @classmethod
     def of(cls, slides: Iterable[str], labels: Iterable[str]) -> "Widths":
-        return cls(slide=_width(slides, 98, 208), label=_width(labels, 78, 96))
+        names = list(slides)
+        return cls(slide=_width(names, 98, min(max(208, _pixels(_telling(names))), 400)), label=_width(labels, 78, 96))
 
     @property
     def panel(self) -> int:
@@ -117,7 +120,20 @@ class Widths:
 
 
 def _width(names: Iterable[str], least: int, most: int) -> int:
-    return min(most, max(least, 16 + round(7.4 * max(map(len, names), default=0))))
+    return min(most, max(least, _pixels(max(map(len, names), default=0))))
+
+
+def _pixels(letters: int) -> int:
+    return 16 + round(7.4 * letters)
+
+
+def _telling(names: Iterable[str]) -> int:
+    """How many letters of each name have to be seen so that no two look alike, and some for the mark of omission."""
+    shared = (
+        sum(1 for _ in takewhile(lambda ends: ends[0] == ends[1], zip(*pair, strict=False)))
+        for pair in pairwise(sorted(set(names)))
+    )
+    return 4 + max(shared, default=0)
 
 
 def make_table(source: ColumnDataSource, rows: IndexFilter, widths: Widths, *, spread: bool) -> DataTable:

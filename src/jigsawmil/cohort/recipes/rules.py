@@ -40,6 +40,7 @@ class Rule:
 @dataclass(frozen=True)
 class Step:
     """What one rule did. dropped: how many for each reason, the commonest first; a patient goes with the last row.
+    rows: dropped in all; a patient may have several.
 
     opens: no rule, but what a table or folder held to begin with. classes: rows kept of each class, once there are
     labels.
@@ -48,6 +49,7 @@ class Step:
     rule: str
     kept: Count
     dropped: Mapping[str, Count]
+    rows: int = 0
     opens: bool = False
     classes: Mapping[str, int] = field(default_factory=dict)
 
@@ -86,7 +88,7 @@ class Account:
         why = pd.Series(list(rule.reason(self.rows)), index=self.rows.index, dtype=str)
         rows, gone = self.rows[why == ""], self.rows[why != ""].assign(rule=rule.name, reason=why[why != ""])
         classes = dict(rows["label"].value_counts()) if "label" in rows else {}
-        step = Step(rule.name, count(rows), _by_reason(gone, set(rows["patient_id"])), classes=classes)
+        step = Step(rule.name, count(rows), _by_reason(gone, set(rows["patient_id"])), len(gone), classes=classes)
         if rows.empty:
             raise LabelError(
                 f"No row is left after the rule {rule.name!r}: it dropped {reasons_text(step)}. {rule.remedy}".rstrip()
