@@ -90,13 +90,13 @@ def table(found: dict[str, Any]) -> str:
             "| --- | --- | --- |",
             *(f"| {name} | {_each(values, 1)} | {median(values):.1f} |" for name, values in shown.items()),
             f"| two workers / one worker | {_each(ratios, 2)} | {median(ratios):.2f} |",
-            f"| what Ray adds to a job, s | {_each(overheads, 2)} | {median(overheads):.2f} |",
+            f"| what Ray adds to a job, s | {', '.join(map(_seconds, overheads))} | {_seconds(median(overheads))} |",
             "",
             paragraph(
-                f"Start-up, not counted above, takes {start:.0f} s: Ray itself, and each worker's import of all",
+                f"Start-up, not counted above, takes {start:.0f} s: Ray itself, and each worker's imports",
                 f"({where(found)}). A study of {tiny['jobs']:,} tiny jobs took {tiny['seconds']:.0f} s on two workers;",
-                f"the driver's peak memory grew by {tiny['growth_mb']:.0f} MB, Ray's object store held at most",
-                f"{tiny['store_mb']:.1f} MB, no folder has more than {tiny['entries']} entries,",
+                f"the driver's peak memory grew by {tiny['growth_mb']:.0f} MB, Ray's object store held",
+                f"{_megabytes(tiny['store_mb'])}, no folder has more than {tiny['entries']} entries,",
                 f"and there are {tiny['files']:,} files in all.",
             ),
         ]
@@ -105,6 +105,14 @@ def table(found: dict[str, Any]) -> str:
 
 def _each(values: Sequence[float], digits: int) -> str:
     return ", ".join(f"{value:.{digits}f}" for value in values)
+
+
+def _seconds(value: float) -> str:
+    return f"{round(value, 2) + 0.0:.2f}"  # no minus before a zero
+
+
+def _megabytes(most: float) -> str:
+    return "less than 0.1 MB" if most < 0.1 else f"at most {most:.1f} MB"
 
 
 def study_of(cohort: Path, seeds: int, **options: Any) -> Study:

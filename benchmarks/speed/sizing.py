@@ -53,13 +53,13 @@ def table() -> str:
     five = [n * share * EPOCHS * job * FOLDS * len(rows) for n in COHORTS]
     row(f"study: five methods x {FOLDS} folds, one machine of {cores} cores", [_hours(s) for s in five])
     jobs = FOLDS * len(rows)
-    row(f"the same on {jobs} such machines, a job each (`--cpus {cores}`)", [_hours(s / jobs) for s in five])
+    row(f"the same on {jobs} such machines, one job each (`--cpus {cores}`)", [_hours(s / jobs) for s in five])
     row("predictions and models kept", [_bytes(jobs * (n / FOLDS * 60 + 2.3e6)) for n in COHORTS])
     where = f"{loop['machine']['cpu']}, {cores} cores, commit {loop['commit'][:7]}"
     graph = rows["graph-abmil+jigsaw"]
     lines += [
         "",
-        f"A slide has {PATCHES:,} patches of {DIM} columns. Training: {graph * 1000:.0f} ms a slide and epoch for "
+        f"A slide has {PATCHES:,} patches of {DIM} columns. Training: {graph * 1000:.0f} ms per slide and epoch for "
         f"graph-abmil+jigsaw, {job * 1000:.0f} ms on average over the five methods ({where}).",
     ]
     if tiles is None:
@@ -67,8 +67,9 @@ def table() -> str:
     else:
         ratio = PATCHES / tiles["rate"] / (EPOCHS * graph)
         lines.append(
-            f"Extraction: {tiles['rate']:.0f} tiles a second ({tiles['encoder']}, {tiles['threads']} cores), which is "
-            f"{ratio:.0f} times the training of one model; a foundation model is slower by the ratio of its operations."
+            f"Extraction: {tiles['rate']:.0f} tiles per second ({tiles['encoder']}, {tiles['threads']} cores), which "
+            f"is {ratio:.0f} times the training of one model; a foundation model is slower by the ratio "
+            "of its operations."
         )
     return "\n".join(lines)
 
