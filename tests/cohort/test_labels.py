@@ -1,5 +1,6 @@
 """Label tables as the tools write them, and as people spoil them."""
 
+import zipfile
 from pathlib import Path
 
 import openpyxl
@@ -179,6 +180,15 @@ def test_sites_come_from_the_named_column_else_from_barcodes(tmp_path: Path) -> 
 def test_what_cannot_be_read_is_named_with_a_remedy(tmp_path: Path, text: str, options: dict, message: str) -> None:
     with pytest.raises(LabelError, match=message):
         read_labels(write(tmp_path / "t.csv", text), **options)
+
+
+def test_a_workbook_without_its_sheet_is_refused(tmp_path: Path) -> None:
+    path, whole = tmp_path / "t.xlsx", write_xlsx(tmp_path / "whole.xlsx", [["slide_id", "label"], ["a", "x"]])
+    with zipfile.ZipFile(whole) as source, zipfile.ZipFile(path, "w") as target:
+        for name in source.namelist():
+            target.writestr(name.replace("sheet1", "sheet5"), source.read(name))
+    with pytest.raises(LabelError, match=r"^t\.xlsx: not a readable XLSX"):
+        read_labels(path)
 
 
 def test_files_that_are_no_tables_are_refused(tmp_path: Path) -> None:

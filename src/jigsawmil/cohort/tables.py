@@ -3,6 +3,7 @@
 import csv
 import re
 from collections.abc import Sequence
+from contextlib import closing
 from pathlib import Path
 from typing import NamedTuple
 
@@ -151,19 +152,19 @@ def _xlsx_cells(path: Path, sheet: str | None, notes: list[str]) -> list[tuple[i
     from openpyxl import load_workbook  # half a second that readers of CSV need not wait
 
     try:
-        book = load_workbook(path, read_only=True, data_only=True)
-    except Exception as error:  # a damaged file fails in zip, in XML or in openpyxl
+        with closing(load_workbook(path, read_only=True, data_only=True)) as book:
+            names = book.sheetnames
+            if sheet is not None and sheet not in names:
+                raise LabelError(f"{path.name}: no sheet {sheet!r}. Found {', '.join(map(repr, names))} (--sheet).")
+            if sheet is None and len(names) > 1:
+                of = f"the first of {len(names)} sheets, {names[0]!r} (sheet= or --sheet)"
+                notes.append(f"{path.name}: read from {of}.")
+            rows = book[sheet or names[0]].iter_rows(values_only=True)
+            return [(line, [_cell(value) for value in row]) for line, row in enumerate(rows, start=1)]
+    except LabelError:
+        raise
+    except Exception as error:  # a damaged file fails in zip, in XML or in openpyxl, on opening or at some row
         raise LabelError(f"{path.name}: not a readable XLSX ({error}). Save it again, or as CSV.") from error
-    try:
-        names = book.sheetnames
-        if sheet is not None and sheet not in names:
-            raise LabelError(f"{path.name}: no sheet {sheet!r}. Found {', '.join(map(repr, names))} (--sheet).")
-        if sheet is None and len(names) > 1:
-            notes.append(f"{path.name}: read from the first of {len(names)} sheets, {names[0]!r} (sheet= or --sheet).")
-        rows = book[sheet or names[0]].iter_rows(values_only=True)
-        return [(line, [_cell(value) for value in row]) for line, row in enumerate(rows, start=1)]
-    finally:
-        book.close()
 
 
 def _cell(value: object) -> str:
