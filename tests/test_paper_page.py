@@ -11,13 +11,17 @@ from typing import Any
 import pytest
 
 from jigsawmil.config import settings_of
+from jigsawmil.study.study import Study
+from jigsawmil.study.study_file import read_study
 from jigsawmil.train import Settings
+from jigsawmil.train.presets import preset_folds
 
 ROOT = Path(__file__).parents[1]
 sys.path.insert(0, str(ROOT))  # tools/ is not installed with the package
 arithmetic: Any = importlib.import_module("tools.paper_arithmetic")
 
 NUMBER = re.compile(r"[+-]?\d+\.\d+|\d+ of \d+|\d+,\d{3}|\d+(?= ?%)")
+OF_A_STUDY = {"folds", "seeds"}  # switches that are no settings of a model
 STATUSES = ("exact", "switch", "reading", "stated reason", "background")
 SECTION = re.compile(r"\b([A-E]\.\d|[237]\.[12])\b")  # of the paper; no figure on these pages looks like one
 
@@ -90,12 +94,10 @@ def test_switches_and_files_of_the_statements_exist() -> None:
 
 
 def readings() -> list[tuple[bool, set[str]]]:
-    """Of each row that has a switch: whether the presets agree (`=`), and the settings."""
+    """Of each row that has a switch: whether the presets agree (`=`), and the settings, those of a study included."""
     rows = re.findall(r"^\|.*\| ([^|]*) \| ([^|]*) \|$", section("paper.md", "Readings"), flags=re.MULTILINE)
     named = [(default, re.split(r":| of a study", cell)[0]) for default, cell in rows]
-    found = [
-        (default.startswith("="), set(re.findall(r"`(\w+)`", cell)) - {"folds", "seeds"}) for default, cell in named
-    ]
+    found = [(default.startswith("="), set(re.findall(r"`(\w+)`", cell))) for default, cell in named]
     return [(same, switches) for same, switches in found if switches]
 
 
@@ -113,14 +115,29 @@ def test_the_readings_have_the_differences_that_were_measured() -> None:
     assert set(re.findall(r"[+-]\d\.\d{3} \[[^]]*\]", text)) >= set(stated.values())
 
 
+def test_k_and_the_convolution_have_the_differences_that_were_measured() -> None:
+    found = json.loads((ROOT / "benchmarks" / "results" / "small_cohorts.json").read_text())
+    gains = {name: row["gain"] for row in found["rows"] if "gain" in row for name in row["settings"]}
+    for switch in ("k", "conv"):
+        (row,) = re.findall(rf"^\|.*\| `{switch}` \|$", section("paper.md", "Readings"), flags=re.MULTILINE)
+        assert "{mean:+.3f} [{low:+.3f}, {high:+.3f}]".format(**gains[switch]) in row
+        assert ("significant after Holm" in row) == (gains[switch]["p_holm"] < 0.05)
+
+
 def test_the_switches_of_the_readings_exist() -> None:
     known = {setting.name.rstrip("_") for setting in settings_of(Settings)}
-    assert set().union(*(switches for _, switches in readings())) <= known
+    named = set().union(*(switches for _, switches in readings()))
+    assert named >= OF_A_STUDY
+    assert named <= known | OF_A_STUDY
 
 
 def test_the_readings_name_every_difference_between_the_presets() -> None:
     default, paper = Settings().flat(), Settings.preset("paper").flat()
     differ = {name.rstrip("_") for name in default if default[name] != paper[name]}
+    files = [read_study(path) for path in sorted((ROOT / "studies").glob("table[1356]-*.toml"))]
+    own = Study(cohorts=files[0].cohorts, variants=files[0].variants)
+    differ |= {name for name in OF_A_STUDY for file in files if getattr(file, name) != getattr(own, name)}
+    assert preset_folds("paper") == files[0].folds
     assert {"normalise", "ties", "clip"} <= differ
     assert differ <= set().union(*(switches for same, switches in readings() if not same))
     assert all(bool(switches & differ) != same for same, switches in readings())
