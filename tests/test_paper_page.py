@@ -54,6 +54,19 @@ def test_what_the_paper_reports_has_its_figures(tables: Any) -> None:
     assert numbers(section("paper.md", "What the paper reports")) <= known
 
 
+def test_the_readme_reports_figures_of_the_papers_table(tables: Any) -> None:
+    (brief,) = re.findall(r"\*\*The paper in brief\.\*\*.*?\n\n", (ROOT / "README.md").read_text(), flags=re.DOTALL)
+    assert {"0.952", "0.833", "0.885", "0.884"} <= numbers(brief)
+    assert numbers(brief) <= set(tables.cells.values())
+
+
+def test_the_page_on_ensembles_states_figures_of_the_results() -> None:
+    results = (ROOT / "docs" / "results.md").read_text(encoding="utf-8")
+    stated = numbers(section("ensembles.md", "The default"))
+    assert {"0.985", "0.967", "0.956"} <= stated
+    assert {number for number in stated if "." in number} <= numbers(results)
+
+
 def test_what_we_measured_is_in_the_results() -> None:
     results = (ROOT / "docs" / "results.md").read_text(encoding="utf-8")
     assert numbers(section("paper.md", "What we measured")) <= numbers(results)
