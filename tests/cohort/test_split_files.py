@@ -1,6 +1,7 @@
 """Split files: ours and those of CLAM, STAMP and Patho-Bench, written here as those tools write them."""
 
 import json
+from pathlib import Path
 
 import pandas as pd
 import pytest
@@ -225,6 +226,60 @@ def test_a_leak_that_only_the_files_own_patients_show_is_refused(tmp_path):
     (tmp_path / "k=all.tsv").write_text(PATHO_BENCH.replace("007-2\t0\ttest", "007-2\t0\ttrain"))
     with pytest.raises(SplitError, match=r"patient 007 is in train \(007-2\) and in test \(007-1\)"):
         read_splits(tmp_path, SLIDES, SLIDES)
+
+
+def slideflow(**change: object) -> str:
+    """As slideflow 3.0 logs a split: a list, each with patients and parts of slide names."""
+    patients = {}
+    for slide, patient in zip(SLIDES, PATIENTS, strict=True):
+        patients.setdefault(patient, {"outcome_label": 0, "slides": []})["slides"].append(slide)
+    parts = {"k-fold-1": SLIDES[:2], "k-fold-2": SLIDES[2:4], "k-fold-3": SLIDES[4:]}
+    return json.dumps([{"strategy": "k-fold", "patients": patients, "tfrecords": parts, **change}])
+
+
+def test_slideflows_splits_are_read(tmp_path: Path) -> None:
+    path = tmp_path / "splits.json"
+    path.write_text(slideflow())
+    folds = read_splits(tmp_path, SLIDES, PATIENTS)
+    check_folds(folds, SLIDES, PATIENTS)
+    assert [fold.test for fold in folds] == [tuple(SLIDES[:2]), tuple(SLIDES[2:4]), tuple(SLIDES[4:])]
+    assert {*folds[0].train} == {*SLIDES[2:]}
+    assert folds[0].val == ()
+    path.write_text(slideflow(strategy="fixed", tfrecords={"validation": SLIDES[:2], "training": SLIDES[2:]}))
+    assert read_splits(path, SLIDES, PATIENTS) == [Fold(train=tuple(SLIDES[2:]), test=tuple(SLIDES[:2]))]
+    endings = [f"{name}.svs" for name in SLIDES]
+    assert read_splits(path, endings, PATIENTS)[0].test == tuple(endings[:2])
+
+
+@pytest.mark.parametrize(
+    ("content", "words"),
+    [
+        ("[]", "0 splits"),
+        (json.dumps(json.loads(slideflow()) * 2), "2 splits, of which slideflow takes .* Keep one"),
+        ("[3]", "not a split of slideflow"),
+        (slideflow(tfrecords={"k-fold-1": [1], "k-fold-2": []}), "not a split of slideflow"),
+        (slideflow(tfrecords={"k-fold-1": SLIDES, "k-fold-3": []}), "parts k-fold-1, k-fold-3; expected"),
+        (slideflow(tfrecords={}), "parts none"),
+        (slideflow(tfrecords={"k-fold-1": SLIDES[:1], "k-fold-2": SLIDES[1:]}), "007"),  # a leak
+        (slideflow(tfrecords={"k-fold-1": SLIDES[:2], "k-fold-2": ["unknown"]}), "unknown"),
+    ],
+)
+def test_splits_of_slideflow_that_are_none_are_refused(tmp_path: Path, content: str, words: str) -> None:
+    (tmp_path / "splits.json").write_text(content)
+    with pytest.raises(SplitError, match=rf"(?s)splits\.json: .*{words}"):
+        read_splits(tmp_path / "splits.json", SLIDES, PATIENTS)
+    with pytest.raises(SplitError, match=rf"(?s)splits\.json: .*{words}"):  # also where the labels name no patients
+        read_splits(tmp_path / "splits.json", SLIDES, SLIDES)
+
+
+def test_every_writer_makes_its_folder(tmp_path: Path) -> None:
+    write_clam(NO_VAL, tmp_path / "a" / "clam", SLIDES, PATIENTS)
+    write_stamp(NO_VAL, tmp_path / "b" / "stamp" / "splits.json", SLIDES, PATIENTS)
+    write_patho_bench(NO_VAL, tmp_path / "c" / "bench" / "k=all.tsv", SLIDES, PATIENTS, [0] * 6, task="t")
+    write_folds(NO_VAL, tmp_path / "d" / "ours" / "folds.json", SLIDES, PATIENTS)
+    for folder in ("a/clam", "b/stamp", "c/bench", "d/ours"):
+        found = read_splits(tmp_path / folder, SLIDES, PATIENTS)
+        assert [{*fold.train} for fold in found] == [{*fold.train} for fold in NO_VAL]
 
 
 def test_no_writer_writes_a_leak(tmp_path):

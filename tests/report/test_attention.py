@@ -21,6 +21,8 @@ from jigsawmil.synthetic.phantom_options import TYPES
 from jigsawmil.synthetic.planted import Planted, read_planted
 from jigsawmil.train.settings import Settings
 
+from ..fixtures.runs import without_digests
+
 SMALL = {"hidden": 8, "attention_dim": 4, "grid": 3, "k": 4, "epochs": 1, "patience": 0, "lr": 1e-3}
 VARIANTS = ("abmil", "graph-abmil", "graph-abmil+jigsaw")
 PHANTOM = make_phantom("arrangement", slides=14, dim=16, patches=20, two_slides=0.4, seed=3)
@@ -70,7 +72,7 @@ def test_of_each_class_the_median_test_slide_of_the_first_fold(run: Run) -> None
 
 
 def test_the_choice_does_not_depend_on_results(run: Run, home: Path, tmp_path: Path) -> None:
-    other = shutil.copytree(home / "run", tmp_path / "run")
+    other = without_digests(shutil.copytree(home / "run", tmp_path / "run"))
     table = pd.read_csv(other / "predictions.csv", dtype={"slide_id": str, "patient_id": str})
     table.assign(probability=1 - table["probability"]).iloc[::-1].to_csv(other / "predictions.csv", index=False)
     chosen = [[row.slide_id for row in attention_rows(one, "c")] for one in (run, open_run(other))]
@@ -114,7 +116,7 @@ def test_the_reference_of_a_phantom_is_what_was_planted(run: Run) -> None:
 
 def test_without_a_reference_there_is_no_column_and_a_note(home: Path, tmp_path: Path) -> None:
     """As with real slides: here the feature files are gone."""
-    other = shutil.copytree(home / "run", tmp_path / "run")
+    other = without_digests(shutil.copytree(home / "run", tmp_path / "run"))
     table = pd.read_csv(other / "slides.csv", dtype=str)
     table.assign(features="/gone/a.h5").to_csv(other / "slides.csv", index=False)
     run = open_run(other)
@@ -149,7 +151,7 @@ def test_a_slide_of_a_pooled_patient(home: Path, tmp_path: Path) -> None:
 
 
 def test_a_variant_without_its_job_leaves_its_panel_empty(home: Path, tmp_path: Path) -> None:
-    other = shutil.copytree(home / "run", tmp_path / "run")
+    other = without_digests(shutil.copytree(home / "run", tmp_path / "run"))
     shutil.rmtree(other / "jobs" / "c" / "graph-abmil" / "seed0-fold0")
     (row, _) = attention_rows(open_run(other), "c")
     assert [panel.attention is None for panel in row.panels] == [False, True, False]

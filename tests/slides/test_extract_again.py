@@ -20,6 +20,8 @@ import torch
 from PIL import Image
 
 from jigsawmil.bags.formats import read_bag
+from jigsawmil.bags.formats.hdf5 import unseal
+from jigsawmil.bags.provenance import MADE_FROM
 from jigsawmil.bags.tile_spec import TileSpec
 from jigsawmil.errors import ConfigError
 from jigsawmil.files import replacing
@@ -151,6 +153,28 @@ def test_running_again_knows_other_slides_and_other_settings(
     extract_slide(slides["0002"], alone, encoder, SETTINGS)
     other = read_bag(features_folder(alone, "colour", SETTINGS) / "0002.h5")
     assert torch.equal(read_bag(file).features, other.features)
+
+
+def test_a_change_in_the_middle_of_a_slide_is_noticed_and_files_of_earlier_versions_are_known(
+    slides: dict[str, Path], encoder: Encoder, tmp_path: Path
+) -> None:
+    out, own = tmp_path / "out", tmp_path / "own" / "0001.tif"
+    own.parent.mkdir()
+    shutil.copy(slides["0001"], own)
+    with open(own, "ab") as file:  # behind the last picture, so that the slide stays readable
+        file.write(bytes(600_000))
+    assert extract_slide(own, out, encoder, SETTINGS).status == "done"
+    assert extract_slide(own, out, encoder, SETTINGS).status == "already"
+    with open(own, "r+b") as file:
+        file.seek(own.stat().st_size - 500_000)
+        file.write(b"x" * 400_000)
+    assert "its content changed" in str(extract_slide(own, out, encoder, SETTINGS).error)
+    with h5py.File(features_folder(out, "colour", SETTINGS) / "0001.h5", "a") as file:
+        made = json.loads(file["features"].attrs[MADE_FROM])
+        del made["content"]  # as an earlier version wrote it
+        file["features"].attrs[MADE_FROM] = json.dumps(made)
+        unseal(file)
+    assert extract_slide(own, out, encoder, SETTINGS).status == "already"
 
 
 def test_a_resolution_that_was_stated_wrongly_is_noticed(encoder: Encoder, tmp_path: Path) -> None:

@@ -42,6 +42,19 @@ def test_outlines_are_closed_and_hold_the_area_of_the_mask() -> None:
     assert abs(area) == pytest.approx(one.mask.sum() * one.scale**2, rel=0.02)
 
 
+def test_outlines_end_where_the_slide_does(tmp_path: Path) -> None:
+    """The last pixels of a mask reach beyond a slide whose sides are no whole number of them."""
+    size = (82 * 16 + 3, 59 * 16 + 12)
+    whole = Tissue(np.ones((60, 83), bool), 16.0, size)
+    write_geojson(whole, tmp_path / "mask.geojson")
+    [ring] = (f["geometry"]["coordinates"][0] for f in json.loads((tmp_path / "mask.geojson").read_text())["features"])
+    assert np.min(ring, axis=0).tolist() == [0, 0]
+    assert np.max(ring, axis=0).tolist() == [*size]
+    again = read_geojson(tmp_path / "mask.geojson", size, 16.0)
+    assert again.size == size
+    assert again.mask[:, :82].all()  # the centres of the last column lie beyond the slide
+
+
 def test_qupath_finds_what_it_needs(tmp_path: Path) -> None:
     write_geojson(tissue(1, 5.0), tmp_path / "mask.geojson", (100, 50))
     node = json.loads((tmp_path / "mask.geojson").read_text())

@@ -51,6 +51,21 @@ def test_two_processes_give_the_bytes_of_one(tmp_path: Path, phantom: Path, stud
     assert not multiprocessing.active_children()
 
 
+@pytest.mark.parametrize(("processes", "threads"), [(1, 4), (2, 2), (8, 1)])
+def test_the_last_job_has_the_threads_of_the_others(
+    tmp_path: Path, phantom: Path, study_of: StudyOf, monkeypatch: pytest.MonkeyPatch, processes: int, threads: int
+) -> None:
+    job, seen, before = plan(study_of(phantom, ("abmil",)), tmp_path)[0][0], [], torch.get_num_threads()
+    monkeypatch.setattr(executors, "attempt", lambda *_: seen.append(torch.get_num_threads()))
+    torch.set_num_threads(4)
+    try:
+        run_local([job], processes, lambda event: None)
+        assert torch.get_num_threads() == 4
+    finally:
+        torch.set_num_threads(before)
+    assert seen == [threads]
+
+
 def test_a_full_disk_fails_a_job_in_one_sentence(tmp_path: Path, phantom: Path, study_of: StudyOf) -> None:
     study = study_of(phantom, ("abmil",))
     jobs = plan(study, tmp_path)[0]
@@ -89,7 +104,7 @@ def test_a_worker_that_is_killed_is_a_failure_and_not_a_hang(tmp_path: Path, pha
 
 
 def test_threads_are_shared_out(tmp_path: Path, phantom: Path, study_of: StudyOf, monkeypatch: Any) -> None:
-    """Each of the processes gets its part of what this one may use, and never none."""
+    """Each of the processes that were asked for gets its part of what this one may use, and never none."""
     asked: list[tuple[int, int]] = []
 
     class Pool:
@@ -108,7 +123,7 @@ def test_threads_are_shared_out(tmp_path: Path, phantom: Path, study_of: StudyOf
         monkeypatch.setattr(torch, "get_num_threads", lambda threads=threads: threads)
         with pytest.raises(KeyboardInterrupt):
             run_local(jobs, processes, lambda event: None)
-    assert asked == [(2, 3), (0, 0), (2, 1), (0, 0), (3, 2), (0, 0)]
+    assert asked == [(2, 3), (0, 0), (2, 1), (0, 0), (3, 1), (0, 0)]
 
 
 def test_what_the_listener_raises_ends_the_run(tmp_path: Path, phantom: Path, study_of: StudyOf) -> None:

@@ -13,6 +13,8 @@ from jigsawmil.study.run import Run
 from jigsawmil.study.run_pairs import compare_runs
 from jigsawmil.study.study import Study
 
+from ..fixtures.runs import without_digests
+
 StudyOf = Callable[..., Study]
 Ran = Callable[..., tuple[Run, list[str]]]
 BOTH = ("abmil", "graph-abmil+jigsaw")
@@ -78,7 +80,7 @@ def test_other_labels_or_patients_are_refused(runs: dict[str, Path], tmp_path: P
     import shutil
 
     for column, words in (("label", "labels of 0001"), ("patient_id", "patients of 0001")):
-        copy = Path(shutil.copytree(runs["a"], tmp_path / column))
+        copy = without_digests(Path(shutil.copytree(runs["a"], tmp_path / column)))
         table = pd.read_csv(copy / "predictions.csv", dtype=str)
         other = {"normal": "tumour", "tumour": "normal"}.get(table.loc[0, column], "x")
         table.loc[table["slide_id"] == "0001", column] = (

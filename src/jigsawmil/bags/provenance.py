@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 import h5py
 
-from .digest import digest, file_mark
+from .digest import content_of, digest, file_mark
 
 if TYPE_CHECKING:
     from torch import nn
@@ -18,6 +18,7 @@ DAMAGED = "damaged"  # in place of what a file would say
 SAMPLE = 64  # numbers of each weight that are looked at
 WORDS = {
     "slide": "made from another slide of this name",
+    "content": "made from this slide before its content changed",
     "encoder": "made with other weights of the encoder, or tiles prepared otherwise",
     "masks": "made with other outlines of the tissue",
 }
@@ -48,6 +49,12 @@ def slide_mark(path: Path) -> str:
     return file_mark(index if path.suffix.lower() == ".mrxs" and index.is_file() else path)
 
 
+def slide_content(path: Path) -> str:
+    """Of a slide, with samples between its beginning and its end; the pixels of an MRXS lie in a folder."""
+    folder = path.with_suffix("")
+    return content_of([path, folder] if path.suffix.lower() == ".mrxs" and folder.is_dir() else [path])
+
+
 def weights_mark(model: "nn.Module") -> str:
     """Of a model's weights, wherever they were loaded from."""
     parts = [
@@ -69,6 +76,8 @@ def difference(known: Made | None, wanted: Made) -> str | None:
     for key, value in wanted.items():
         old = known.get(key)
         if key == "slide_mpp" and None in (old, value):  # the slide says it itself, or nobody says otherwise now
+            continue
+        if key == "content" and key not in known:  # of an earlier version, which looked at both ends only
             continue
         if old != value:
             return WORDS.get(key, f"made with {key} {old}, this run says {value}")

@@ -1,4 +1,5 @@
-"""Folds on disk: our `folds.json`, and the split files of CLAM, STAMP and Patho-Bench, read and written.
+"""Folds on disk: our `folds.json`, and the split files of CLAM, STAMP and Patho-Bench, read and written; slideflow's,
+read.
 
 Every reader refuses leaks and slides it cannot place. Whether each slide is tested exactly once is left to
 `check_folds`: CLAM's splits, official ones and many of Patho-Bench's are hold-outs and not meant to be.
@@ -16,8 +17,9 @@ from typing import Any
 
 from ..errors import SplitError
 from ..files import replacing
-from .by_patient import Label, slides_by_patient
+from .by_patient import Label
 from .labels import slide_name
+from .split_json import slideflow_folds, stamp_folds
 from .splits import PARTS, Fold, check_folds
 
 FORMAT, VERSION = "jigsawmil folds", 1
@@ -33,7 +35,8 @@ def read_splits(
 ) -> list[Fold]:
     """Folds of a file, or of a folder that holds one set of them; the kind is recognised by the content.
 
-    Known: `folds.json`, CLAM's `splits_0.csv` ... (or `_bool`), STAMP's `splits.json`, Patho-Bench's `k=all.tsv`.
+    Known: `folds.json`, CLAM's `splits_0.csv` ... (or `_bool`), `splits.json` of STAMP or slideflow, Patho-Bench's
+    `k=all.tsv`.
     Slide ids match with or without a file ending (.svs, .h5, ...). A `val` part becomes the fold's inner validation.
     left_out: slides that the cohort left out, and has said so: tables of CLAM and Patho-Bench may name them.
 
@@ -54,8 +57,7 @@ def read_splits(
             f"{path.name}: columns {', '.join(columns)}; expected train,val,test (CLAM) or case_id, slide_id, "
             "fold_0, ... (Patho-Bench)."
         )
-    resolve = _resolver(slide_ids)
-    folds = [Fold(**{part: tuple(map(resolve, getattr(fold, part))) for part in PARTS}) for fold in folds]
+    folds = _resolved(folds, slide_ids)
     if absent := {slide_name(name) for name in left_out} - set(slide_ids):
         folds = [
             Fold(**{part: tuple(s for s in getattr(fold, part) if slide_name(s) not in absent) for part in PARTS})
@@ -213,34 +215,21 @@ def _files_in(folder: Path) -> list[Path]:
         names = ", ".join(file.name for files in found.values() for file in files)
         raise SplitError(
             f"{folder}: {'several kinds of split files (' + names + '); name one' if found else 'no split file'}. "
-            "Expected folds.json, splits_0.csv ... (CLAM), splits.json (STAMP) or k=all.tsv (Patho-Bench)."
+            "Expected folds.json, splits_0.csv ... (CLAM), splits.json (STAMP, slideflow) or k=all.tsv (Patho-Bench)."
         )
     return found.popitem()[1]
 
 
 def _read_json_splits(path: Path, slide_ids: Sequence[str], patient_ids: Sequence[str]) -> list[Fold]:
     content = _read_json(path)
-    if not isinstance(content, dict) or "splits" not in content:
+    if isinstance(content, list):
+        folds, patient_of = slideflow_folds(path.name, content)
+        _check(path, folds, list(patient_of), list(patient_of.values()))  # even where the labels name no patients
+        folds = _resolved(folds, slide_ids)
+    elif isinstance(content, dict) and "splits" in content:
+        folds = stamp_folds(path.name, content["splits"], slide_ids, patient_ids)
+    else:
         return read_folds(path, slide_ids, patient_ids)
-    slides = slides_by_patient(slide_ids, patient_ids)
-    folds, unknown = [], set()
-    for number, split in enumerate(content["splits"] if isinstance(content["splits"], list) else [None]):
-        sides = {}
-        for part in ("train", "test"):
-            patients = split.get(f"{part}_patients") if isinstance(split, dict) else None
-            if not isinstance(patients, list) or not all(isinstance(patient, str) for patient in patients):
-                raise SplitError(
-                    f'{path.name}: split {number} has no list of text "{part}_patients"; expected STAMP\'s '
-                    '{"splits": [{"train_patients": ["..."], "test_patients": ["..."]}, ...]}.'
-                )
-            unknown |= set(patients) - slides.keys()
-            sides[part] = tuple(slide for patient in patients for slide in slides.get(patient, ()))
-        folds.append(Fold(**sides))
-    if unknown:
-        raise SplitError(
-            f"{path.name}: patients that are not in the cohort: {', '.join(sorted(unknown))}. "
-            "Add their slides and labels, or take them out of the split."
-        )
     _check(path, folds, slide_ids, patient_ids)
     return folds
 
@@ -283,6 +272,12 @@ def _check(path: Path, folds: Sequence[Fold], slide_ids: Sequence[str], patient_
 
 def _fold_columns(columns: Iterable[str]) -> list[str]:
     return sorted((c for c in columns if re.fullmatch(r"fold_\d+", c)), key=lambda c: int(c.removeprefix("fold_")))
+
+
+def _resolved(folds: Sequence[Fold], slide_ids: Sequence[str]) -> list[Fold]:
+    """The same folds with the cohort's ids."""
+    resolve = _resolver(slide_ids)
+    return [Fold(**{part: tuple(map(resolve, getattr(fold, part))) for part in PARTS}) for fold in folds]
 
 
 def _resolver(slide_ids: Sequence[str]) -> Callable[[str], str]:
@@ -329,6 +324,7 @@ def _write_table(path: Path, rows: list[list[str]], delimiter: str) -> None:
 
 def _write_text(path: Path, text: str) -> None:
     try:
+        path.parent.mkdir(parents=True, exist_ok=True)
         with replacing(path) as temporary:
             temporary.write_text(text, encoding="utf-8", newline="\n")
     except OSError as error:

@@ -26,7 +26,7 @@ import torch
 
 from ..bags.digest import whole_mark
 from ..bags.formats.trident import TISSUE, tile_geometry, write_features, write_patches, write_patches_of
-from ..bags.provenance import MADE_FROM, Made, difference, read_made, slide_mark
+from ..bags.provenance import MADE_FROM, Made, difference, read_made, slide_content, slide_mark
 from ..config import require
 from ..errors import ConfigError, JigsawmilError, SlideError
 from ..files import held, replacing, sweep
@@ -126,6 +126,7 @@ def made_from(path: Path, encoder: Encoder, settings: ExtractSettings) -> Made:
     outline = None if settings.masks is None else _outline(settings.masks, path)
     return {
         "slide": slide_mark(path) if path.is_file() else None,
+        "content": slide_content(path) if path.is_file() else None,
         "encoder": encoder.mark,
         "share": settings.tiles.share,
         "precision": settings.precision,

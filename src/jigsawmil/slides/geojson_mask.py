@@ -21,14 +21,14 @@ IGNORED = "Ignore*"  # QuPath's class of what is not to be looked at
 
 
 def polygons(tissue: Tissue) -> list[Polygon]:
-    """Outlines of the pieces of a mask, level-0 pixels; exactly the mask's pixel centres lie inside."""
+    """Outlines of the pieces of a mask, level-0 pixels; of the slide's pixel centres exactly the mask's lie inside."""
     from contourpy import FillType, contour_generator
 
     padded = np.pad(tissue.mask, 1).astype(np.float64)  # pieces that touch the edge close there
     generator = contour_generator(z=padded, fill_type=FillType.OuterOffset)
     points, offsets, *_ = generator.filled(0.5, np.inf)  # for each piece its corners, and where its rings begin
     return [
-        [_straight((line[a:b] - 0.5) * tissue.scale) for a, b in pairwise(at)]
+        [_straight(np.clip((line[a:b] - 0.5) * tissue.scale, 0, tissue.size)) for a, b in pairwise(at)]
         for line, at in zip(points, offsets, strict=True)
         if line is not None and at is not None
     ]
@@ -77,7 +77,7 @@ def read_geojson(path: Path, size: tuple[int, int], scale: float, origin: tuple[
             f"{path.name}: no polygon covers a part of the slide, which has {size[0]} x {size[1]} pixels. "
             "Expected level-0 pixels; is this the annotation of another slide?"
         )
-    return Tissue(mask, scale)
+    return Tissue(mask, scale, size)
 
 
 def _read_polygons(path: Path) -> list[tuple[Polygon, bool]]:

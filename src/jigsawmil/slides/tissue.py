@@ -46,10 +46,11 @@ DEFAULT = TissueSettings()
 
 @dataclass(frozen=True)
 class Tissue:
-    """A mask with its place: pixel (i, j) is level-0 [i, i + 1) * scale, [j, j + 1) * scale."""
+    """A mask with its place: pixel (i, j) is level-0 [i, i + 1) * scale, [j, j + 1) * scale, within the slide."""
 
     mask: Mask
     scale: float  # level-0 pixels a mask pixel
+    size: tuple[int, int] | None = None  # width and height of the slide, level-0 pixels
 
     def area(self, mpp: float | None) -> float:
         """Square millimetres of tissue on a slide with `mpp` microns per level-0 pixel; nan if that is unknown."""
@@ -70,7 +71,7 @@ def find_tissue(slide: Slide, settings: TissueSettings = DEFAULT) -> Tissue:
     image, scale = slide.reduced(thumbnail_scale(slide))
     if slide.plain:  # of a small region, most may be smaller than a speck of a slide
         settings = replace(settings, speck=min(settings.speck, min(slide.size) * _mpp(slide) / 2))
-    return Tissue(tissue_mask(image, scale * _mpp(slide), settings), scale)
+    return Tissue(tissue_mask(image, scale * _mpp(slide), settings), scale, slide.size)
 
 
 def thumbnail_scale(slide: Slide) -> float:

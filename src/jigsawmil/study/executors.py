@@ -42,18 +42,20 @@ Listener = Callable[[Event], None]
 def run_local(jobs: Sequence[Job], processes: int, listen: Listener) -> None:
     """Run jobs; one that fails is reported and does not stop the rest. Ctrl-C stops all, and what is done stays.
 
-    A worker killed from outside ends the others with it, and every unfinished job is reported as failed.
+    A worker killed from outside ends the others with it, and every unfinished job is reported as failed. A job has its
+    share of the threads, however few jobs are left: a resumed one has the threads of one that was not interrupted.
     """
+    threads = max(1, torch.get_num_threads() // max(1, processes))
     if processes <= 1 or len(jobs) <= 1:
         worker = Worker()
-        for job in jobs:
-            listen(Event(job, begun=True))
-            listen(Event(job, error=attempt(job, partial(_tell, listen, job), worker)))
+        with _threads(threads):
+            for job in jobs:
+                listen(Event(job, begun=True))
+                listen(Event(job, error=attempt(job, partial(_tell, listen, job), worker)))
         return
     processes = min(processes, len(jobs))
     context = multiprocessing.get_context("spawn")  # OpenMP does not survive a fork
     told: Any = context.Queue()
-    threads = max(1, torch.get_num_threads() // processes)
     others = multiprocessing.active_children()
     started = context.Value("i", 0)
     gpus = open_gpus(job.settings.train.device for job in jobs)
@@ -72,6 +74,16 @@ def run_local(jobs: Sequence[Job], processes: int, listen: Listener) -> None:
         raise
     finally:
         pool.shutdown(wait=True, cancel_futures=True)
+
+
+@contextmanager
+def _threads(count: int) -> Iterator[None]:
+    before = torch.get_num_threads()
+    torch.set_num_threads(count)
+    try:
+        yield
+    finally:
+        torch.set_num_threads(before)
 
 
 def _tell(listen: Listener, job: Job, epoch: Epoch) -> None:

@@ -78,6 +78,7 @@ def gather(
         published=study.published,
         file=study.file,
         origin=origin(),
+        tables=run.table_marks(),
     )
     record.write(run.study)
 

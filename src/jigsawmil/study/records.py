@@ -49,7 +49,8 @@ class StudyRecord:
     """study.json. settings: of each variant, by their flat names; the defaults of one that chooses. choices: what those
     choose from, as `Choice` has it. jobs: how many were asked for, those of the control included and those that choose
     not; None if not recorded. failed: names of jobs and why. phantom: the cohorts are stand-ins. file: the study
-    file, if there was one. validation: of a run that validates a model on a cohort of its own."""
+    file, if there was one. tables: digests, see `RunFolder.table_marks`. validation: of a run that validates a model on
+    a cohort of its own."""
 
     cohorts: Mapping[str, CohortRecord]
     variants: tuple[str, ...] = ()
@@ -62,6 +63,7 @@ class StudyRecord:
     published: Published | None = None
     file: str | None = None
     origin: Mapping[str, Any] = field(default_factory=dict)
+    tables: Mapping[str, str] = field(default_factory=dict)
     validation: ValidationRecord | None = None
 
     @classmethod
@@ -81,6 +83,7 @@ class StudyRecord:
             published=None if published is None else Published(**published),
             file=values.get("file"),
             origin=values.get("origin") or {},
+            tables=dict(values.get("tables") or {}),
             validation=None if validation is None else ValidationRecord(**validation),
         )
 

@@ -313,6 +313,7 @@ def open_run(path: str | Path) -> Run:
             f"{path}: {files.study.name} or a {JobFolder.RECORD} is damaged or of another version ({error!r}). Run "
             "the study again: finished jobs are kept."
         ) from error
+    _refuse_changes(files, record)
     one = next(iter(record.cohorts))
     try:
         tables = {name: _table(files.table(name), one) for name in (*TABLES, *PATIENT_TABLES)}
@@ -325,6 +326,16 @@ def open_run(path: str | Path) -> Run:
     run = Run(folder=path, record=record, jobs=_weighed(jobs, tables["weights"]), **tables)
     _refuse_paths(run)
     return run
+
+
+def _refuse_changes(files: RunFolder, record: StudyRecord) -> None:
+    """The tables are those that the run wrote; older runs do not state it."""
+    marks = files.table_marks()
+    if changed := [name for name, mark in record.tables.items() if marks.get(name) != mark]:
+        raise StudyError(
+            f"{files.path}: {', '.join(changed)} changed or lost since the run wrote its tables. Run the study again: "
+            "finished jobs are kept, and the tables are made of them."
+        )
 
 
 def _refuse_paths(run: Run) -> None:

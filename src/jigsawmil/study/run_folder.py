@@ -17,6 +17,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
+from ..bags.digest import whole_mark
 from ..errors import StudyError
 from ..files import alone_in
 from ..train.checkpoint import CARD, WEIGHTS
@@ -83,6 +84,12 @@ class RunFolder:
     def table(self, name: str) -> Path:
         """name: one of TABLES or PATIENT_TABLES, or `control` in the folder of the control."""
         return self.path / f"{name}.csv"
+
+    def table_marks(self) -> dict[str, str]:
+        """A digest of every table, those of the control included, by its path in the folder."""
+        names = [f"{name}.csv" for name in (*TABLES, *PATIENT_TABLES)]
+        names += [f"{self.control.path.name}/{name}.csv" for name in (*TABLES, "control")]
+        return {name: whole_mark(self.path / name) for name in names if (self.path / name).is_file()}
 
     @property
     def control(self) -> "RunFolder":

@@ -234,6 +234,7 @@ def write_validation(
         settings={subject.variant: subject.settings},
         jobs=subject.record.models,
         origin=origin(),
+        tables=run.table_marks(),
         validation=replace(subject.record, overlap=overlap),
     ).write(run.study)
     return open_run(folder)
