@@ -33,16 +33,6 @@ def report_top(browser: Browser, run: Path) -> None:
     page.screenshot(path=IMAGES / "report.png", clip=clip, full_page=True)
 
 
-def report_results(browser: Browser, run: Path) -> None:
-    """The table of results with the forest below it."""
-    page = opened_report(browser, run)
-    top, bottom = (page.locator(f"[id='{name}']").bounding_box() for name in ("results", "are-the-differences-real"))
-    assert top is not None
-    assert bottom is not None
-    clip = {"x": 0, "y": top["y"] - 20, "width": 860, "height": bottom["y"] - top["y"] - 20}
-    page.screenshot(path=IMAGES / "report-results.png", clip=clip, full_page=True)
-
-
 def viewer(browser: Browser, run: Path) -> None:
     """The viewer at the patch that is attended to most; over the slides, where `slides` lies beside the run."""
     page = browser.new_page(viewport={"width": 1440, "height": 900})
@@ -69,7 +59,7 @@ def viewer(browser: Browser, run: Path) -> None:
     page.close()
 
 
-PICTURES: tuple[Callable[[Browser, Path], None], ...] = (report_top, report_results, viewer)
+PICTURES: tuple[Callable[[Browser, Path], None], ...] = (report_top, viewer)
 
 
 def opened_report(browser: Browser, run: Path) -> Page:

@@ -13,7 +13,7 @@ from ..speed.ensemble import DEFAULT as DEFAULT_TRAINING
 from ..speed.step import Judged, Result, markdown
 from .holdout import paired
 from .jigsaw_cases import LEAST, RULES, WITHOUT
-from .results_pictures import row_name
+from .results_pictures import plain_name, row_name
 
 Found = Mapping[str, Any]
 
@@ -291,7 +291,7 @@ def codex(found: Found) -> list[str]:
         spread = f"{row['auc_mean']:.3f} ± {row['auc_std']:.3f}"
         whole = f"{row['auc_patient']:.3f} [{row['auc_low']:.3f}, {row['auc_high']:.3f}]"
         own = ["", ""] if row["name"] == headline else tests
-        lines.append([row["name"], row["how"], str(row["repeats"]), spread, whole, *own])
+        lines.append([plain_name(row["name"]), row["how"], str(row["repeats"]), spread, whole, *own])
     header = ["method", "how", "repeats", "AUROC, mean ± std of repeats", "of the mean prediction [95 % interval]"]
     phantoms = [
         [f"{p['kind']}, seed {p['seed']}, noise {p.get('noise', 1):g}", f"{p['without']:.3f}", f"{p['with']:.3f}"]
@@ -302,9 +302,9 @@ def codex(found: Found) -> list[str]:
         f"2020), classified as CLR or DII by patient; {protocol['repeats']} x {protocol['folds']} folds of patients, "
         f"from seed {protocol['first_seed']} on. `nested`: settings chosen by {protocol['inner_folds']} folds within "
         "the training patients; `fixed`: set beforehand; `control`: the same with positions shuffled; `reference`: "
-        f"logistic regression on a hand-made statistic. P-values are against *{headline}*, Holm-adjusted: corrected t "
-        "over folds, and DeLong. In the picture, squares are the AUROC of the mean prediction, diamonds the mean of "
-        "repeats.",
+        f"logistic regression on a hand-made statistic. P-values are against *{plain_name(headline)}*, Holm-adjusted: "
+        "corrected t over folds, and DeLong. In the picture, squares are the AUROC of the mean prediction, diamonds "
+        "the mean of repeats.",
         grid([*header, "t p", "DeLong p"], lines),
         "![Methods on CODEX](img/results-crc-codex.png)",
         *jigsaw_on(rows),
