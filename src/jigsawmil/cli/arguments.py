@@ -30,6 +30,7 @@ Address = Annotated[
 Device = Annotated[str, typer.Option(help="auto, cpu, cuda, cuda:1.")]
 COHORT = {setting.name: setting for setting in settings_of(CohortOptions)}
 SlideMpp = Annotated[float | None, typer.Option("--slide-mpp", help=COHORT["mpp"].help)]
+SkipBad = Annotated[bool, typer.Option("--skip-bad", help=COHORT["skip_bad"].help)]
 PatchSize = Annotated[float | None, typer.Option(help=COHORT["patch_size"].help)]
 Unit = Annotated[str | None, typer.Option(help=COHORT["unit"].help)]
 FeaturesKey = Annotated[str | None, typer.Option(help=COHORT["features_key"].help)]

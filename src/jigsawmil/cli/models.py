@@ -28,6 +28,7 @@ from .arguments import (
     PatchSize,
     Quiet,
     Seed,
+    SkipBad,
     SlideMpp,
     TableOptions,
     TargetName,
@@ -135,6 +136,7 @@ def predict(
     coords_key: CoordsKey = None,
     device: Device = TrainConfig.device,
     threads: Threads = None,
+    skip_bad: SkipBad = False,
     quiet: Quiet = False,
 ) -> None:
     """Apply a model to new slides or feature files. Extracts features from slides with the settings used in training.
@@ -156,7 +158,7 @@ def predict(
         model, inputs, out=out, heatmap=heatmap, attention=attention, target=target, attribution=attribution,
         device=device, patch_size=patch_size, unit=unit, features_key=features_key, coords_key=coords_key,
         options=SlideOptions(slide_mpp=slide_mpp, **asdict(extraction)), patients=patients.table(),
-        labels=patients.labels, slide_column=patients.slide_column,
+        labels=patients.labels, slide_column=patients.slide_column, skip_bad=skip_bad,
     )  # fmt: skip
     for note in predictor.notes:
         screen.print(f"Note: {note}", soft_wrap=True, highlight=False)
@@ -181,8 +183,10 @@ def predict(
     if card.level == "patient":
         whose = "Patients are known from TCGA barcodes or --labels; without either, each slide counts as one patient."
         screen.print(f"The model pools the slides of a patient. {whose}", soft_wrap=True)
-    if predictor.note:
-        screen.print(f"Note: {escape(predictor.note)}", soft_wrap=True, highlight=False)
+    for note in predictor.remarks:
+        screen.print(f"Note: {escape(note)}", soft_wrap=True, highlight=False)
+    for name, why in predictor.left_out.items():
+        screen.print(f"Left out: {escape(f'{name}: {why}')}", soft_wrap=True, highlight=False)
     if predictor.failed:
         show_failed(predictor.failed, Console(stderr=True))
     if not rows or predictor.failed or (predictor.extraction and not predictor.extraction.complete):

@@ -1,7 +1,7 @@
 """Folds of the JSON split files of STAMP and slideflow, whose contents differ though both are called `splits.json`."""
 
 from collections.abc import Sequence
-from typing import Any
+from typing import Any, TypeGuard
 
 from ..errors import SplitError
 from .by_patient import slides_by_patient
@@ -68,5 +68,5 @@ def slideflow_folds(name: str, splits: list[Any]) -> tuple[list[Fold], dict[str,
     return folds, patient_of
 
 
-def _texts(values: Any) -> bool:
+def _texts(values: Any) -> TypeGuard[list[str]]:
     return isinstance(values, list) and all(isinstance(value, str) for value in values)

@@ -16,11 +16,12 @@ from ..slides.extract_one import Extracted, check_masks
 from ..slides.slide import open_slide
 from ..tasks import get_task
 from ..train.answers import Answers
-from ..train.apply import Known, apply_groups, check_known, covariates_of_card, groups_of, size_note, sort_out
+from ..train.apply import Known, apply_groups, check_known, covariates_of_card, groups_of, notes_on
 from ..train.checkpoint import load_model
 from ..train.covariates import added_by_covariates
 from ..train.from_slides import Extraction, SlideOptions, sort_inputs
 from ..train.infer import Seen
+from ..train.new_slides import look_over
 from .heatmap import write_heatmap
 from .patch_maps import PatchMaps, seen_maps
 
@@ -30,13 +31,16 @@ class SlidePredictions(NamedTuple):
     probabilities, of an ensemble logit_std, the standard deviation of the logit over its members, and what each
     clinical covariate adds to the logit if the model uses some. extracted: what became of each slide that features had
     to be made of; those that failed are not in the table. patients: the same per patient, by the mean logit of its
-    slides; None if it is not known whose the slides are. failed: slides whose features cannot be read or answered, or
-    do not fit the model, and why; they are not in the table either."""
+    slides; None if it is not known whose the slides are. failed: slides whose features are bad, cannot be read or
+    answered, or do not fit the model, and why; they are not in the table either. left_out: bad slides that were to be
+    left out, and why. notes: on slides that were predicted."""
 
     table: pd.DataFrame
     extracted: list[Extracted]
     patients: pd.DataFrame | None = None
     failed: dict[str, str] = {}  # noqa: RUF012
+    left_out: dict[str, str] = {}  # noqa: RUF012
+    notes: tuple[str, ...] = ()
 
 
 def predict_slides(
@@ -56,6 +60,7 @@ def predict_slides(
     labels: str | Path | None = None,
     patient_column: str | None = None,
     slide_column: str | None = None,
+    skip_bad: bool = False,
     **options: Any,
 ) -> SlidePredictions:
     """Apply a model to slides, or to feature files, and write what `jigsawmil predict` writes.
@@ -65,7 +70,8 @@ def predict_slides(
     per slide: x, y, attention. target: whose maps are drawn, of several. attribution: the pictures also show that of
     the input patches. patch_size, unit, features_key, coords_key: as in `read_bag`. labels: table that says whose each
     slide is, with the names of its columns; TCGA barcodes say it themselves. One row per patient is then written beside
-    `out`. options: of `SlideOptions`.
+    `out`. skip_bad: leave out slides whose features cannot be read or are bad, as `Cohort.read` does. options: of
+    `SlideOptions`.
 
     Example: `predict_slides("model", "slides", heatmap="maps").table`
     """
@@ -75,14 +81,17 @@ def predict_slides(
         attribution=attribution, device=device, patch_size=patch_size, unit=unit,
         features_key=features_key, coords_key=coords_key, options=SlideOptions(**options),
         patients=patient_table(labels, patient_column=patient_column, slide_column=slide_column),
-        labels=labels, slide_column=slide_column,
+        labels=labels, slide_column=slide_column, skip_bad=skip_bad,
     )  # fmt: skip
     extracted = list(predictor.extraction.run()) if predictor.extraction else []
     for _ in predictor.run():
         pass
     by_patient = pd.DataFrame(predictor.patient_rows) if predictor.patient_rows else None
     failed = {name: str(error) for name, error in predictor.failed.items()}
-    return SlidePredictions(pd.DataFrame(predictor.rows), extracted, by_patient, failed)
+    return SlidePredictions(
+        pd.DataFrame(predictor.rows), extracted, by_patient, failed, predictor.left_out,
+        (*predictor.notes, *predictor.remarks),
+    )  # fmt: skip
 
 
 def patient_table(path: str | Path | None, **columns: str | None) -> dict[str, str] | None:
@@ -99,8 +108,8 @@ class SlidePredictor:
 
     What can be refused is refused when it is made. rows: the predictions so far. patient_rows: one per patient, at the
     end, if it is known whose the slides are: by `patients`, or by TCGA barcodes. failed: slides (or patients) that
-    cannot be read or answered, or do not fit, and why; an error is raised only if all of them fail. note: on the size
-    of patches. notes: on their covariates.
+    are bad, cannot be read or answered, or do not fit, and why; an error is raised only if all of them fail. left_out:
+    bad slides under `skip_bad`, and why. remarks: on slides that were predicted. notes: on their covariates.
     """
 
     def __init__(
@@ -122,6 +131,7 @@ class SlidePredictor:
         patients: Mapping[str, str] | None = None,
         labels: str | Path | None = None,
         slide_column: str | None = None,
+        skip_bad: bool = False,
     ) -> None:
         self._model, self.card = load_model(model)
         self.inputs = sort_inputs(inputs)
@@ -142,7 +152,8 @@ class SlidePredictor:
         self._answers = Answers(self.card)
         self.task, self.rows = self._answers.task, list[dict[str, Any]]()
         self.patient_rows = list[dict[str, Any]]()
-        self.failed, self.note = dict[str, FeatureError](), ""
+        self.failed, self.left_out, self.remarks = dict[str, FeatureError](), dict[str, str](), list[str]()
+        self._skip_bad = skip_bad
         self.patient_of = self._whose([*self.inputs.features, *slides], patients)
         self._known = self._covariates(labels, slide_column)
         names = [slide_name(file.name) for file in [*self.inputs.features, *slides]]
@@ -170,12 +181,15 @@ class SlidePredictor:
         """What the model made of each; all files but the tables are written on the way, the tables at the end."""
         whose = self.patient_of
         every = groups_of(self.files, self.card, whose or None)
-        groups, headers = sort_out(every, self.card, self._fail, **self._reading)
-        if self.failed and not groups:
+        look = look_over(
+            every, self.card, self._fail, patient_of=whose, skip_bad=self._skip_bad, **self._reading
+        )  # fmt: skip
+        self.left_out = look.left_out
+        if self.failed and not look.groups:
             raise next(iter(self.failed.values()))
-        self.note = size_note(headers, self.card)
+        self.remarks = [*look.notes, *notes_on(look.infos, self.card)]
         found = apply_groups(
-            self._model, self.card, groups, device=self._device, known=self._known, on_failure=self._fail,
+            self._model, self.card, look.groups, device=self._device, known=self._known, on_failure=self._fail,
             **self._reading,
         )  # fmt: skip
         for seen in found:

@@ -23,7 +23,7 @@ from ..nn.model import Model
 from ..statistics.metrics import Floats
 from ..tasks import SingleTarget
 from ..train.answers import Answers
-from ..train.apply import Group, apply_groups, check_fits, check_known, size_note
+from ..train.apply import Group, apply_groups, check_fits, check_known, notes_on
 from ..train.checkpoint import CARD, ModelCard, load_members, load_model, save_model
 from ..train.ensemble import Ensemble, members_of
 from ..train.feed import cohort_groups
@@ -207,8 +207,7 @@ def write_validation(
         check_fits(header, card)
     overlap, remarks = overlap_words(read, subject, allow_overlap)
     notes += remarks
-    if note := size_note(headers, card):
-        notes.append(note)
+    notes += notes_on(headers, card)
     groups: list[Group] = [
         (name, [partial(read.bag, index) for index in rows]) for name, rows in cohort_groups(read, card.level)
     ]

@@ -70,22 +70,21 @@ def item_name(item: Item) -> str:
     return item.slide_id if isinstance(item, Bag) else slide_name(Path(item).name)
 
 
-def sort_out(
-    groups: Iterable[Group], card: ModelCard, on_failure: OnFailure, **reading: Any
-) -> tuple[list[Group], list[Bag | BagInfo]]:
-    """Those groups that fit the model by their headers, and these."""
-    fitting, headers = [], []
-    for name, items in groups:
-        try:
-            own = [_header(item, reading) for item in items]
-            for header in own:
-                check_fits(header, card)
-        except FeatureError as error:
-            on_failure(name, error)
-        else:
-            fitting.append((name, items))
-            headers += own
-    return fitting, headers
+def notes_on(headers: Sequence[Bag | BagInfo], card: ModelCard) -> list[str]:
+    """What is to be said of slides that fit the model, but not in everything."""
+    return [note for note in (size_note(headers, card), _precision_note(headers, card)) if note]
+
+
+def _precision_note(headers: Sequence[Bag | BagInfo], card: ModelCard) -> str:
+    trained = card.encoding.precision if card.encoding else None
+    known = [header.encoding.precision for header in headers if isinstance(header, BagInfo) and header.encoding]
+    other = [precision for precision in known if trained and precision != trained]
+    if not other:
+        return ""
+    return (
+        f"{len(other)} of {len(headers)} slides have features computed in {other[0]}; the model was trained on "
+        f"features computed in {trained}, which differ a little."
+    )
 
 
 def size_note(headers: Iterable[Bag | BagInfo], card: ModelCard) -> str:
@@ -219,6 +218,13 @@ def check_fits(bag: Bag | BagInfo, card: ModelCard) -> None:
                 if is_phantom(bag.encoder)
                 else _same_encoder(card)
             )
+        )
+    encoding = bag.encoding if isinstance(bag, BagInfo) else None
+    if encoding and card.encoding and encoding.mark != card.encoding.mark:
+        raise FeatureError(
+            f"{bag.slide_id}: features made with other weights of the encoder {bag.encoder}, or with tiles prepared "
+            f"otherwise (digest {encoding.mark}); the model was trained on {card.encoding.mark}. Extract with the same "
+            "weights, or train on these features."
         )
     if ratio(_size(bag), _trained_size(card)) > OTHER:
         raise FeatureError(
