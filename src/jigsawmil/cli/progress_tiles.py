@@ -25,7 +25,7 @@ class TilesProgress:
         self._task = self._bar.add_task("", total=slides, words="loading the encoder")
         self._seconds = self._began = 0.0
         self._opened = self._spoke = time.perf_counter()
-        self._told = self._tiles = self._worked = 0
+        self._finished = self._tiles = self._worked = 0
 
     def __enter__(self) -> "TilesProgress":
         self._bar.start()
@@ -59,12 +59,12 @@ class TilesProgress:
             here = now - self._began
             rate = (self._tiles + done) / max(self._seconds + here, 1e-3)
             mean = (self._seconds + here * total / done) / (self._worked + 1)
-            left = here * (total - done) / done + mean * (self.slides - self._told - 1)
+            left = here * (total - done) / done + mean * (self.slides - self._finished - 1)
             words += f"  {rate:.0f} tiles/s  {_span(left)} left"
-        self._bar.update(self._task, completed=self._told + done / total, words=words)
+        self._bar.update(self._task, completed=self._finished + done / total, words=words)
 
     def _show(self, one: Extracted) -> None:
-        self._told += 1
+        self._finished += 1
         if one.tiles:
             self._worked, self._tiles, self._seconds = (
                 self._worked + 1,
@@ -72,9 +72,9 @@ class TilesProgress:
                 self._seconds + one.seconds,
             )
         now = time.perf_counter() - self._opened  # slides may be done side by side: by the clock on the wall
-        left = _span(now / self._told * (self.slides - self._told))
+        left = _span(now / self._finished * (self.slides - self._finished))
         words = f"{self._tiles / max(now, 1e-3):.0f} tiles/s  {left} left"
-        self._bar.update(self._task, completed=self._told, words=words)
+        self._bar.update(self._task, completed=self._finished, words=words)
         if not self._draws and not self.quiet:
             rate = (
                 f" ({one.tiles} tiles, {one.seconds:.0f} s, {one.tiles / one.seconds:.0f} tiles/s)" if one.tiles else ""

@@ -118,13 +118,13 @@ class Mirror:
         What cannot be sent is left to `send_missing`: an error here would cancel the jobs that run.
         """
 
-        def told(event: Event) -> None:
+        def send_finished(event: Event) -> None:
             if event.ended and event.error is None:
                 with suppress(StudyError, OSError):
                     self.send(event.job.folder)
             listen(event)
 
-        return told
+        return send_finished
 
     def _list(self) -> dict[str, int | None]:
         """Files that the storage has, by their path in the run, with their bytes where it tells."""
@@ -163,11 +163,11 @@ class Mirror:
                 return work()
             except Exception:
                 time.sleep(pause)
-        with self._told():
+        with self._naming_failures():
             return work()
 
     @contextmanager
-    def _told(self) -> Iterator[Any]:
+    def _naming_failures(self) -> Iterator[Any]:
         """Storages fail in many ways of their own: say which storage, and keep what is local."""
         try:
             yield

@@ -52,8 +52,9 @@ def run_on_ray(
     cpus: int = 1,
     on_cluster: Callable[[str], None] = lambda words: None,
 ) -> None:
-    """Run jobs on the cluster that was joined. One that fails is told and does not stop the rest; Ctrl-C cancels what
-    runs, and what is done stays. cpus: threads of a job. on_cluster: told what the cluster has, when it changes."""
+    """Run jobs on the cluster that was joined. One that fails is reported and does not stop the rest; Ctrl-C cancels
+    what runs, and what is done stays. cpus: threads of a job. on_cluster: is given what the cluster has, when it
+    changes."""
     ray = get_ray()
     needs = needs_of(jobs, cohorts, cpus, ray.cluster_resources().get("GPU", 0) >= 1)
     token, own = _leave_token(out), release()
@@ -150,13 +151,13 @@ def _work(job: Job, index: int, threads: int, out: str, token: str, board: Any, 
     check_release(driver)
     torch.set_num_threads(threads)
 
-    told = -math.inf
+    last_sent = -math.inf
 
     def tell(epoch: Epoch | None) -> None:
         """Nobody waits for the answer, but sending takes its time too: of short epochs some are passed over."""
-        nonlocal told
-        if time.monotonic() - told >= TELL or epoch is None:
-            told = time.monotonic()
+        nonlocal last_sent
+        if time.monotonic() - last_sent >= TELL or epoch is None:
+            last_sent = time.monotonic()
             board.put.remote(index, epoch and asdict(epoch))
 
     tell(None)

@@ -54,8 +54,8 @@ def choice_lines(run: Run, cohort: str, variant: str, rows: pd.DataFrame) -> lis
     picked = rows[rows["chosen"] == 1]
     counts = picked["candidate"].value_counts()
     default = str(rows.loc[rows["default"] == 1, "candidate"].iloc[0])
-    told = [f"{name}{' (the default)' if name == default else ''} in {n}" for name, n in counts.items()]
-    lines = [f"{variant}: of {counted(len(picked), 'fold')}, {'; '.join(told)}."]
+    chosen = [f"{name}{' (the default)' if name == default else ''} in {n}" for name, n in counts.items()]
+    lines = [f"{variant}: of {counted(len(picked), 'fold')}, {'; '.join(chosen)}."]
     lines += _against_default(run, cohort, variant)
     minutes = rows["seconds"].sum() / 60
     tried = counted(rows["candidate"].nunique(), "candidate")

@@ -25,7 +25,7 @@ def answer(summary: pd.DataFrame, comparisons: pd.DataFrame, baseline: str) -> A
     """Of one cohort: rows of its summary and comparisons. baseline: the method to beat, one of them.
 
     If the pooled AUROC of any method is far below its folds, methods are ranked by the mean of folds, and the corrected
-    t-test alone tells them apart: that is what the notes below the tables advise.
+    t-test alone decides: that is what the notes below the tables advise.
     """
     measure = measure_of(summary)
     words, chance = measure.words, measure.chance
@@ -46,8 +46,10 @@ def answer(summary: pd.DataFrame, comparisons: pd.DataFrame, baseline: str) -> A
         better = "" if unpooled else _chance(*bounds[best], chance)
         article = "an" if words == "AUROC" else "a"
         return Answer(f"{best} reaches {article} {words} of {stated}{better}.", ONLY_ONE, best, False)
-    told = {_pair(row): _told_by(row, measure, by_folds=bool(unpooled)) for _, row in comparisons.iterrows()}
-    if not any(told.values()):
+    significant = {
+        _pair(row): _significant_tests(row, measure, by_folds=bool(unpooled)) for _, row in comparisons.iterrows()
+    }
+    if not any(significant.values()):
         headline, apart = _nobody(best, stated, words, all_by_chance=len(by_chance) == len(areas)), False
     elif len(by_chance) == len(areas):
         headline, apart = (
@@ -67,8 +69,8 @@ def answer(summary: pd.DataFrame, comparisons: pd.DataFrame, baseline: str) -> A
             f"The pooled {words} of {_and(unpooled)} is far below its folds, which are calibrated differently. So "
             "methods are ranked by the mean of folds and compared by the corrected t-test."
         )
-    alike = [m for m in areas.index if m not in (best, baseline) and not told.get(frozenset((best, m)))]
-    if alike and any(told.values()):
+    alike = [m for m in areas.index if m not in (best, baseline) and not significant.get(frozenset((best, m)))]
+    if alike and any(significant.values()):
         further.insert(0, f"{best} does not differ significantly from {_and(alike)}.")
     if by_chance and len(by_chance) < len(areas):
         further.append(f"Not significantly different from chance ({chance:g}): {_and(by_chance)}.")
@@ -108,9 +110,9 @@ def _mean(row: pd.Series) -> float:
 def _against(
     start: str, row: pd.Series | None, baseline: str, areas: pd.Series, measure: Measure, *, by_folds: bool
 ) -> tuple[str, bool]:
-    """The best against the baseline; whether a test tells it apart, as the better one. row: of the two, see `pair_of`;
+    """The best against the baseline; whether a test finds it significantly better. row: of the two, see `pair_of`;
     the tests may compare patients although the table's figures are of slides."""
-    tests = () if row is None else _told_by(row, measure, by_folds=by_folds, better=True)
+    tests = () if row is None else _significant_tests(row, measure, by_folds=by_folds, better=True)
     named = f"the baseline, {baseline} ({areas[baseline]:.3f})"
     if row is not None and row.get("level") == "patient" and not by_folds:
         ends = f"{row[f'{measure.name}_a']:.3f} against {row[f'{measure.name}_b']:.3f}"
@@ -126,7 +128,7 @@ def _against(
 CORRECTED = "the corrected t-test"
 
 
-def _told_by(row: pd.Series, measure: Measure, *, by_folds: bool, better: bool = False) -> tuple[str, ...]:
+def _significant_tests(row: pd.Series, measure: Measure, *, by_folds: bool, better: bool = False) -> tuple[str, ...]:
     """The tests whose Holm-adjusted p is below 0.05. by_folds: the corrected t-test alone. better: of those, the ones
     that find the first variant the better one."""
     found = {CORRECTED: (row["t_p_holm"], row["fold_difference"])}

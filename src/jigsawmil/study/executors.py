@@ -55,17 +55,17 @@ def run_local(jobs: Sequence[Job], processes: int, listen: Listener) -> None:
         return
     processes = min(processes, len(jobs))
     context = multiprocessing.get_context("spawn")  # OpenMP does not survive a fork
-    told: Any = context.Queue()
+    reports: Any = context.Queue()
     others = multiprocessing.active_children()
     started = context.Value("i", 0)
     gpus = open_gpus(job.settings.train.device for job in jobs)
-    pool = ProcessPoolExecutor(processes, context, _start_worker, (threads, gpus, told, started))
+    pool = ProcessPoolExecutor(processes, context, _start_worker, (threads, gpus, reports, started))
     try:
         with block_sigint():  # workers are started here, and inherit it
             running = {pool.submit(_work, index, job): job for index, job in enumerate(jobs)}
         while running:
             done, _ = wait(running, timeout=0.2)
-            _pass_on(told, jobs, listen)
+            _pass_on(reports, jobs, listen)
             for future in done:
                 listen(Event(running.pop(future), error=_outcome(future, bool(started.value))))
     except BaseException:
@@ -117,18 +117,18 @@ def block_sigint() -> Iterator[None]:
         signal.pthread_sigmask(signal.SIG_SETMASK, before)
 
 
-_told: Any = None  # in a process of the pool: its way to speak to its parent
+_reports: Any = None  # in a process of the pool: its way to speak to its parent
 
 
-def _start_worker(threads: int, gpus: int, told: Any, started: Any) -> None:
-    global _told
+def _start_worker(threads: int, gpus: int, reports: Any, started: Any) -> None:
+    global _reports
     with started.get_lock():
         number, started.value = started.value, started.value + 1
     use_gpu(number, gpus)
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     end_with_parent()
     torch.set_num_threads(threads)
-    _told = told
+    _reports = reports
 
 
 def open_gpus(devices: Iterable[str]) -> int:
@@ -162,14 +162,14 @@ def _worker() -> Worker:
 
 
 def _work(index: int, job: Job) -> str | None:
-    _told.put((index, None))
-    return attempt(job, lambda epoch: _told.put((index, epoch)), _worker())
+    _reports.put((index, None))
+    return attempt(job, lambda epoch: _reports.put((index, epoch)), _worker())
 
 
-def _pass_on(told: Any, jobs: Sequence[Job], listen: Listener) -> None:
+def _pass_on(reports: Any, jobs: Sequence[Job], listen: Listener) -> None:
     while True:
         try:
-            index, epoch = told.get_nowait()
+            index, epoch = reports.get_nowait()
         except queue.Empty:
             return
         listen(Event(jobs[index], epoch, begun=True))

@@ -198,10 +198,8 @@ def _refuse_contradictions(frame: pd.DataFrame) -> None:
     """Cases that are there twice, or that have two labels or patients."""
     twice = frame.duplicated(["variant", "seed", "fold", "slide_id"])
     _refuse(frame, twice, "are predicted more than once by one method in one fold", "Keep one prediction of each.")
-    told = frame.groupby("slide_id")[["label", "patient_id"]].transform("nunique")
-    _refuse(frame, (told > 1).any(axis=1), "have differing labels or patients between rows", "Correct the table.")
-    told = frame.groupby("slide_id")[["label", "patient_id"]].transform("nunique")
-    _refuse(frame, (told > 1).any(axis=1), "have differing labels or patients between rows", "Correct the table.")
+    distinct = frame.groupby("slide_id")[["label", "patient_id"]].transform("nunique")
+    _refuse(frame, (distinct > 1).any(axis=1), "have differing labels or patients between rows", "Correct the table.")
 
 
 def _class_names(labels: pd.Series, columns: list[str], classes: Sequence[str] | None) -> tuple[str, ...]:

@@ -79,9 +79,10 @@ def cross_validate(
             if not job.done and job.name not in failed:
                 note(Event(job, error=GONE))
         if failed and not any(whole([job for job in jobs if not job.shuffled], name) for name in cohorts):
-            told = "\n".join(f"{', '.join(names)}:\n{why}" for why, names in by_reason(failed).items())
+            reasons = "\n".join(f"{', '.join(names)}:\n{why}" for why, names in by_reason(failed).items())
             raise StudyError(
-                f"{len(failed)} of {len(inner) + len(jobs)} jobs failed, and no method has finished all folds.\n{told}"
+                f"{len(failed)} of {len(inner) + len(jobs)} jobs failed, and no method has finished all folds.\n"
+                f"{reasons}"
             )
         notes = {name: model_notes(study, cohort) for name, cohort in cohorts.items()}
         for name, count in unknown.items():

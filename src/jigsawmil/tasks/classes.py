@@ -191,15 +191,15 @@ class ClassTask(Task):
         return f"{classes[called]}, p = {p[called]:.2f}"
 
     def row_words(self, row: Mapping[str, Any], classes: Sequence[str]) -> str:
-        told = ", ".join(f"{self.column_words(name, classes)} {row[name]:.3f}" for name in self.columns(classes))
-        return f"{row['prediction']} ({told})"
+        stated = ", ".join(f"{self.column_words(name, classes)} {row[name]:.3f}" for name in self.columns(classes))
+        return f"{row['prediction']} ({stated})"
 
     def columns(self, classes: Sequence[str]) -> tuple[str, ...]:
         return tuple(f"probability_{name}" for name in classes)
 
     def row(self, p: ArrayLike, classes: Sequence[str]) -> dict[str, float]:
-        told = np.asarray(p)[list(self.reported(len(classes)))]
-        return dict(zip(self.columns(classes), map(float, told), strict=True))
+        stated = np.asarray(p)[list(self.reported(len(classes)))]
+        return dict(zip(self.columns(classes), map(float, stated), strict=True))
 
     def matrix(self, frame: pd.DataFrame, classes: Sequence[str]) -> Floats:
         return frame[list(self.columns(classes))].to_numpy(dtype=float)

@@ -225,8 +225,8 @@ class SurvivalTask(Task):
 
     def row(self, p: ArrayLike, classes: Sequence[str]) -> dict[str, Any]:
         values = np.asarray(p, dtype=float)
-        told = dict(zip(self.columns(classes), map(float, values), strict=True))
-        return {"risk": told.pop("risk"), "median": median_survival(classes, values), **told}
+        stated = dict(zip(self.columns(classes), map(float, values), strict=True))
+        return {"risk": stated.pop("risk"), "median": median_survival(classes, values), **stated}
 
     def said(self, p: Floats, classes: Sequence[str]) -> str:
         median = median_survival(classes, p)

@@ -145,8 +145,8 @@ def label_table(
     else:  # with the sample, readers give the label to slides of the primary tumour alone (docs/labels.md)
         labels = rows.assign(sample_id=rows["patient_id"] + "-01")[["patient_id", "sample_id", "label", "site"]]
     site_column = bool((rows["site"] != "").any()) and (not recipe.tcga or bool(institutions))
-    told = (*notes, *_notes(recipe, rows, key, institutions or {}))
-    return Labelled(recipe, labels.reset_index(drop=True), account.dropped, account.steps, told, site_column)
+    notes_made = (*notes, *_notes(recipe, rows, key, institutions or {}))
+    return Labelled(recipe, labels.reset_index(drop=True), account.dropped, account.steps, notes_made, site_column)
 
 
 def _join(account: Account, listing: pd.DataFrame, key: str, source: str, name: str) -> Account:
