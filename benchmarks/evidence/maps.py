@@ -47,8 +47,9 @@ from jigsawmil.synthetic.phantom_slide import PhantomSlide
 from jigsawmil.train.checkpoint import ModelCard
 from jigsawmil.train.settings import Settings
 
-from .. import RESULTS, provenance, write
+from .. import provenance, write
 from ..speed.contenders import tissue_slide
+from .results_maps import COMMITTEE, RESULT, write_page
 
 KNOBS = {"slides": 45, "patches": 400, "dim": 64, "seed": 6}  # of a size and number that a few minutes allow
 FOLDS = 3
@@ -70,13 +71,10 @@ VARIANTS: dict[str, dict[str, dict[str, Any]]] = {
 }
 
 
-COMMITTEE = "default committee"  # of both cohorts, see above
-
-
 def main(arguments: Sequence[str] | None = None) -> None:
     parser = argparse.ArgumentParser(description=__doc__.split("\n")[0])
     parser.add_argument("--add", action="store_true", help="only variants that the file lacks, if there is one")
-    parser.add_argument("--out", type=Path, default=RESULTS / "maps.json")
+    parser.add_argument("--out", type=Path, default=RESULT)
     options = parser.parse_args(arguments)
     torch.set_num_threads(1)
     about, began = provenance(), time.perf_counter()
@@ -92,20 +90,22 @@ def main(arguments: Sequence[str] | None = None) -> None:
         show(rows)
         took = {"seconds": time.perf_counter() - began, "processor_seconds": time.process_time()}
         added = {**old.get("added", {}), **{row["variant"]: {**about, **took} for row in rows}}
-        write(options.out, json.dumps({**old, "rows": old["rows"] + rows, "added": added}, indent=2))
-        return
+        found = {**old, "rows": old["rows"] + rows, "added": added}
+    else:
+        found = {"rows": rows, **whole(), **about, "seconds": time.perf_counter() - began}
+        show(rows)
+    write(options.out, json.dumps(found, indent=2))
+    if options.out == RESULT:
+        write_page(found)
+
+
+def whole() -> dict[str, Any]:
+    """What belongs to a run of everything: the time of an export, and what was asked."""
     seconds, cost = geojson_seconds(), attribution_cost()
-    show(rows)
     print(f"\nGeoJSON of 12,050 patches: {seconds:.2f} s")
     print(f"Attribution of 12,050 x 1024: {cost['attribution']:.1f} s; a prediction: {cost['prediction']:.2f} s (CPU)")
-    about |= {
-        "phantoms": KNOBS,
-        "members": MEMBERS,
-        "settings": SHARED,
-        "variants": VARIANTS,
-        "seconds": time.perf_counter() - began,
-    }
-    write(options.out, json.dumps({"rows": rows, "geojson_seconds": seconds, "cost": cost, **about}, indent=2))
+    asked = {"phantoms": KNOBS, "members": MEMBERS, "settings": SHARED, "variants": VARIANTS}
+    return {"geojson_seconds": seconds, "cost": cost, **asked}
 
 
 def variants(kind: str) -> dict[str, Settings]:

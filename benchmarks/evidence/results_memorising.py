@@ -95,19 +95,21 @@ def by_effect(rows: Mapping[str, Found], found: Found) -> list[str]:
 
 
 def conclusion(rows: Mapping[str, Found]) -> list[str]:
-    """Only if both arms that change the neighbourhood help after Holm's correction."""
-    own = [rows[name]["gain"] for name in NEIGHBOURHOODS if name in rows]
-    if len(own) < 2 or any(gain["verdict"] != "helps" or gain["p_holm"] >= 0.05 for gain in own):
+    """Only if both arms that change the neighbourhood help after Holm's correction, and no other arm does."""
+    sure = [name for name, row in rows.items() if "gain" in row and row["gain"]["p_holm"] < 0.05]
+    helping = {name for name in sure if rows[name]["gain"]["verdict"] == "helps"}
+    if helping != set(NEIGHBOURHOODS):
         return []
-    k, sage = own
+    k, sage = (stated(rows[name]["gain"]) for name in NEIGHBOURHOODS)
     return [
-        "**Conclusion.** It is the neighbourhood, not the number of weights or the length of training: both arms that "
-        f"change what a patch's state mixes help (k = 8 {stated(k)}, SAGE {stated(sage)}), and none of the others is "
-        "shown to. 50 neighbours are a quarter of such a slide, and two layers reach more than half of it. The "
-        "patches of a slide then have similar states, more of what is left differs from slide to slide (most of it "
-        "where slides have a shift of their own), and a few dozen slides can be told apart by that without what the "
-        "label depends on. The [next section](#what-averaging-over-neighbours-leaves) has this averaging in numbers. "
-        "The cause is inferred from arms and averages: what the states of a trained model keep was not measured."
+        "**Conclusion.** The arms point to the neighbourhood rather than to the number of weights or the length of "
+        f"training: both arms that change what a patch's state mixes help (k = 8 {k}, SAGE {sage}), and no other arm "
+        "does after Holm's correction. 50 neighbours are a quarter of such a slide, and two layers reach more than "
+        "half of it. The patches of a slide then have similar states, more of what is left differs from slide to slide "
+        "(most of it where slides have a shift of their own), and a few dozen slides can be told apart by that without "
+        "what the label depends on. With k = 8 or SAGE less of it does: the "
+        "[next section](#what-averaging-over-neighbours-leaves) has figures of untrained encoders. The cause is "
+        "inferred from these: what the states of a trained model keep was not measured."
     ]
 
 
