@@ -14,6 +14,7 @@ from jigsawmil.errors import StudyError
 from jigsawmil.statistics import (
     at_risk,
     brier,
+    brier_gain_interval,
     brier_of_kaplan_meier,
     c_difference,
     c_interval,
@@ -25,8 +26,10 @@ from jigsawmil.statistics import (
     integrated_brier_interval,
     kaplan_meier,
     log_rank,
+    mean_auc_interval,
     uno_c,
 )
+from jigsawmil.statistics.intervals import any_patients
 
 # R: survival::aml
 MAINTAINED = ([9, 13, 13, 18, 23, 28, 31, 34, 45, 48, 161], [1, 1, 0, 1, 1, 0, 1, 1, 0, 1, 0])
@@ -207,6 +210,34 @@ def test_brier_rewards_what_is_known_and_has_an_interval() -> None:
     assert all(one.low < one.value < one.high for one in areas)
     assert all(a < b for a, b in pairwise(horizons))
     assert np.isnan(dynamic_auc(time, event, time, event, risk, [time.max() + 1])).all()
+
+
+def test_intervals_of_all_figures_are_percentiles_over_the_same_patients() -> None:
+    """Of the mean AUROC over the horizons, and of the Brier score against Kaplan-Meier's: a loop over copies."""
+    time, event, risk = draw(3, 60)
+    patients, horizons, own = np.arange(60) // 2, np.array([0.3, 0.8, 1.5]), (time, event)
+    survival = np.exp(-np.exp(risk)[:, None] * horizons)
+    area = mean_auc_interval(*own, *own, risk, horizons, patients, 5, resamples=40)
+    gain = brier_gain_interval(*own, *own, survival, horizons, patients, 5, resamples=40)
+    assert area.value == pytest.approx(dynamic_auc(*own, *own, risk, horizons).mean())
+    known = np.tile(kaplan_meier(*own).at(horizons), (60, 1))
+    gaps = [integrated_brier(*own, *own, p, horizons) for p in (known, survival)]
+    assert gain.value == pytest.approx(gaps[0] - gaps[1])
+    perfect = mean_auc_interval(*own, *own, -time, horizons, patients, 5, resamples=40)
+    assert perfect == c_interval(*own, -time, patients, 5, resamples=40)  # in perfect order, with a width
+    [one] = dynamic_auc_intervals(*own, *own, -time, horizons[:1], patients, 5, resamples=40)
+    assert one.value == one.high == 1
+    assert one.low < 0.9
+    areas, gains = [], []
+    for counts in any_patients(patients, 5, 40).astype(int):
+        rows = np.repeat(np.arange(60), counts)
+        drawn = (time[rows], event[rows])
+        found = dynamic_auc(*own, *drawn, risk[rows], horizons)
+        areas.append(found[np.isfinite(found)].mean())
+        theirs, ours = (integrated_brier(*own, *drawn, p[rows], horizons) for p in (known, survival))
+        gains.append(theirs - ours)
+    assert (area.low, area.high) == pytest.approx(tuple(np.quantile(areas, [0.025, 0.975])))
+    assert (gain.low, gain.high) == pytest.approx(tuple(np.quantile(gains, [0.025, 0.975])))
 
 
 def test_what_is_no_time_is_refused_by_its_row() -> None:

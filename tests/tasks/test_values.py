@@ -21,7 +21,7 @@ from jigsawmil.study.predictions import pool
 from jigsawmil.study.study import Study, cohort_spec
 from jigsawmil.synthetic import make_phantom
 from jigsawmil.tasks import get_task
-from jigsawmil.tasks.survival import event_of, median_survival
+from jigsawmil.tasks.outcome import event_of, median_survival, survival_at
 from jigsawmil.tasks.value_heads import CoxHead, IntervalHead, RegressionHead
 
 SURVIVAL_SECTIONS = ("Survival by predicted risk", "Calibration at horizons")
@@ -212,9 +212,17 @@ def test_folds_without_events_are_refused() -> None:
     assert "all training slides have the value 3" in REGRESSION.check_fold(np.array([3.0, 3.0]), np.array([1.0]), ())
 
 
+def test_labels_for_people() -> None:
+    assert SURVIVAL.label_words("46.5632 0") == "censored at 46.56"
+    assert SURVIVAL.label_words("3.0 1") == "event at 3"
+    assert REGRESSION.label_words("13.9023456") == "13.9"
+
+
 def test_the_median_lies_where_the_curve_falls_to_a_half() -> None:
     assert median_survival(("risk", "10", "20"), np.array([0, 0.75, 0.25])) == pytest.approx(15)
     assert median_survival(("risk", "10", "20"), np.array([0, 0.9, 0.8])) is None
+    found = survival_at(("risk", "10", "20"), np.array([[0, 0.75, 0.25], [0, 0.9, 0.8]]), np.array([5.0, 10.0, 15.0]))
+    np.testing.assert_allclose(found, [[0.875, 0.75, 0.5], [0.95, 0.9, 0.85]])
 
 
 @pytest.mark.parametrize(("task", "loss"), [("survival", "nll"), ("survival", "cox"), ("regression", "squared")])

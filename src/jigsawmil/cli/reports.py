@@ -5,6 +5,7 @@ from typing import Annotated
 
 import typer
 
+from ..errors import ConfigError
 from .app import app
 from .screen import console
 
@@ -13,13 +14,24 @@ from .screen import console
 def report(
     run: Annotated[Path, typer.Argument(help="Folder of a run: what compare, study or demo wrote.")],
     out: Annotated[Path | None, typer.Option(help="HTML file to write; report.html in the run by default.")] = None,
+    horizons: Annotated[
+        str | None,
+        typer.Option(
+            help="Times at which predicted survival is judged, in the unit of the label table: 12,36,60. Default: "
+            "quartiles of the event times."
+        ),
+    ] = None,
 ) -> None:
     """Write one HTML report of a run: results first, then methods and provenance. It opens offline and prints on A4.
 
-    Example: `jigsawmil report run --out report.html`
+    Example: `jigsawmil report run --out report.html`; of survival `--horizons 12,36,60`
     """
     from ..report.page import write_report
     from ..study.run_folder import RunFolder
 
-    written = write_report(run, out or RunFolder(run).report)
+    try:
+        times = [float(time) for time in horizons.split(",")] if horizons is not None else []
+    except ValueError as error:
+        raise ConfigError(f"--horizons {horizons}: expected times such as 12,36,60.") from error
+    written = write_report(run, out or RunFolder(run).report, horizons=times)
     console().print(f"The report is {written}", soft_wrap=True, highlight=False)

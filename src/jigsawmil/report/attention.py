@@ -1,7 +1,11 @@
 """The attention figure of a cohort: one test slide per class, every variant's attention weights, and a reference.
 
-Which slide: of each class, the test slides of the first fold (first seed) are ordered by their number of patches, then
-by id; the one in the middle is shown (of two, the one with fewer patches). No result takes part in the choice.
+Without classes it is one slide per group of the report's table of the cohort: quarters of measured values; of survival,
+cases with the event and censored ones.
+
+Which slide: of each class or group, the test slides of the first fold (first seed) are ordered by their number of
+patches, then by id; the one in the middle is shown (of two, the one with fewer patches). No result takes part in the
+choice.
 """
 
 from collections.abc import Sequence
@@ -19,6 +23,7 @@ from ..maps.attention_figure import Panel, SlideRow, attention_figure
 from ..statistics.metrics import Floats
 from ..study.run import Run
 from ..synthetic.planted import Planted, read_planted
+from ..tasks import get_task
 from .examples import has_attention, kept_attention
 
 DPI = 300  # of a PNG
@@ -29,7 +34,8 @@ HOW = (
 
 
 class Shown(NamedTuple):
-    """A test slide of the figure. case: what was predicted as one, the slide or its patient."""
+    """A test slide of the figure. case: what was predicted as one, the slide or its patient. label: the class, or the
+    group of labels that are no classes."""
 
     slide_id: str
     case: str
@@ -47,8 +53,9 @@ def shown_slides(run: Run, cohort: str) -> list[Shown]:
     own = slides[["slide_id", "patient_id", "patches"]]
     found = cases.merge(own, left_on="case", right_on="patient_id" if by_patient else "slide_id")
     shown = []
-    for label in run.classes[cohort]:
-        mine = found[found["label"] == label]
+    labels = [str(label) for label in found["label"]]
+    for label, members in get_task(run.task(cohort)).cohort_rows(labels, run.classes[cohort]):
+        mine = found[members]
         first = mine[mine["fold"] == mine["fold"].min()].sort_values(["patches", "slide_id"])
         if len(first):
             row = first.iloc[(len(first) - 1) // 2]
@@ -62,6 +69,7 @@ def attention_rows(run: Run, cohort: str) -> list[SlideRow]:
     Example: `attention_rows(open_run("run"), "BRCA")[0].panels[0].attention`
     """
     variants = [name for name in run.variants if has_attention(run, cohort, name)]
+    what = get_task(run.task(cohort)).rows_title
     rows = []
     for slide in shown_slides(run, cohort) if variants else ():
         coords, panels = None, []
@@ -76,7 +84,7 @@ def attention_rows(run: Run, cohort: str) -> list[SlideRow]:
             coords = places if coords is None else coords
         if coords is not None and np.ptp(coords, axis=0).any():  # else one patch, or no coordinates
             where = f"test fold {slide.fold}" + (f" of seed {run.seeds[0]}" if len(run.seeds) > 1 else "")
-            title = f"True class {slide.label}: slide {slide.slide_id}, {slide.patches:,} patches, {where}"
+            title = f"True {what} {slide.label}: slide {slide.slide_id}, {slide.patches:,} patches, {where}"
             rows.append(
                 SlideRow(
                     slide_id=slide.slide_id,
@@ -124,15 +132,15 @@ def write_attention_figure(run: Run, cohort: str, path: str | Path) -> list[Path
     return [path, path.with_suffix(".csv")]
 
 
-def attention_caption(rows: Sequence[SlideRow]) -> str:
+def attention_caption(rows: Sequence[SlideRow], *, of_classes: bool = True) -> str:
+    each = "class" if of_classes else "group of the table of the cohort"
     words = (
         "Attention weights of the pooling, one point per patch, on slides that the models were not trained on. For "
-        "each class, the test slide of the first fold with the median number of patches is shown; results play no part "
-        "in this choice. Every panel has its own logarithmic scale (weights below a thousandth of the largest share "
-        "the "
-        "lowest colour). The weights of a slide (of all slides of a patient, if they are pooled) sum to 1. "
+        f"each {each}, the test slide of the first fold with the median number of patches is shown; results play no "
+        "part in this choice. Every panel has its own logarithmic scale (weights below a thousandth of the largest "
+        "share the lowest colour). The weights of a slide (of all slides of a patient, if they are pooled) sum to 1. "
     )
-    return words + ("" if any(row.reference is not None for row in rows) else HOW)
+    return words + (HOW if of_classes and all(row.reference is None for row in rows) else "")
 
 
 def _panel(run: Run, cohort: str, variant: str, slide: Shown) -> tuple[Floats | None, Panel]:
@@ -148,7 +156,7 @@ def _panel(run: Run, cohort: str, variant: str, slide: Shown) -> tuple[Floats | 
     rows = table[(table["cohort"] == cohort) & (table["variant"] == variant) & (table["seed"] == jobs[0].seed)]
     task, classes = run.deciding(cohort), run.classes[cohort]
     p = task.matrix(rows[rows["slide_id"] == slide.case].dropna(axis="columns", how="all"), classes)
-    words = f"predicted {task.said(p[0], classes)}"
+    words = f"predicted {task.said(p[0], classes).removeprefix('predicted ')}"
     if kept is None:
         return None, Panel(variant, f"{words}; attention not kept", None)
     return kept[1], Panel(variant, words, kept[2])

@@ -69,7 +69,7 @@ def picture(drawn: Figure | bytes, alt: str, caption: str = "") -> Html:
 def _cells(column: Column, marks: Mapping[str, Html]) -> list[Html]:
     bold = column.bold or (False,) * len(column.cells)
     return [
-        tag("b", cell) if strong else join([marks.get(cell, Html()), cell])
+        tag("b", cell) if strong else join([marks.get(cell, Html()), join(cell.split("\n"), "<br>")])
         for cell, strong in zip(column.cells, bold, strict=True)
     ]
 

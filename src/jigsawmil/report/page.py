@@ -13,6 +13,7 @@ from ..study.run_folder import RunFolder
 from ..tasks import get_task
 from .headline import overall
 from .html import Html, join, listed, tag
+from .outcomes import check_horizons
 from .part import CohortPart
 from .plots.styles import method_styles
 from .provenance import (
@@ -35,15 +36,16 @@ COLUMNS_NEEDED = {
 }
 
 
-def write_report(run: str | Path, out: str | Path, *, name: str | None = None) -> Path:
+def write_report(run: str | Path, out: str | Path, *, name: str | None = None, horizons: Sequence[float] = ()) -> Path:
     """Read a run folder, write its report, and give back the file. name: of the run; None: that of its folder.
+    horizons: times at which predicted survival is judged; none: quartiles of the event times.
 
-    Example: `write_report("run", "run/report.html")`
+    Example: `write_report("run", "run/report.html", horizons=[12, 36, 60])`
     """
     out = Path(out)
     if out.is_dir():
         raise StudyError(f"{out}: found a folder, expected a file to write. Give {RunFolder(out).report}.")
-    page = report_page(_opened(Path(run)), name)
+    page = report_page(_opened(Path(run)), name, horizons)
     with writing(out) as temporary:
         temporary.write_text(page, encoding="utf-8")
     return out
@@ -64,12 +66,13 @@ def _opened(path: Path) -> Run:
     return run
 
 
-def report_page(run: Run, name: str | None = None) -> Html:
+def report_page(run: Run, name: str | None = None, horizons: Sequence[float] = ()) -> Html:
     """The whole page. The same run gives the same bytes. name: of the run; None: that of its folder."""
     if not run.jobs:
         raise StudyError(f"{run.folder}: no job is finished, so there is nothing to report. Run the study again.")
+    check_horizons(run, horizons)
     styles = method_styles(run.variants)
-    parts = [CohortPart(view, name, styles) for name, view in run.by_target]
+    parts = [CohortPart(view, name, styles, tuple(horizons)) for name, view in run.by_target]
     with own_style():
         cohorts = [(part, list(cohort_sections(part))) for part in parts]
     headline, further = _answer(parts)

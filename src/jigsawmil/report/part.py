@@ -30,6 +30,7 @@ class CohortPart:
     run: Run
     name: str
     styles: Styles
+    horizons: tuple[float, ...] = ()  # at which survival is judged; none: quartiles of the event times
 
     @property
     def title(self) -> str:

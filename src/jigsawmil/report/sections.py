@@ -295,8 +295,8 @@ def attention_section(part: CohortPart) -> Html:
     rows = attention_rows(part.run, part.name)
     if not rows:
         return Html()
-    words = f"Attention weights of {', '.join(panel.variant for panel in rows[0].panels)} on one test slide per class"
-    return picture(attention_figure(rows), words, attention_caption(rows))
+    words = f"Attention weights of {', '.join(panel.variant for panel in rows[0].panels)} on {len(rows)} test slides"
+    return picture(attention_figure(rows), words, attention_caption(rows, of_classes=part.task.of_classes))
 
 
 def examples_section(part: CohortPart) -> Html:

@@ -107,13 +107,13 @@ def _summary_columns(summary: pd.DataFrame) -> list[Column]:
         *_cohort_column(summary),
         Column("variant", [str(m) for m in summary["variant"]], name=True),
         *([] if _one_test_set(summary) else [_folds_column(summary, measure)]),
-        Column(quoted, [bounded(*reached(row)) for row in rows_of(summary)]),
+        Column(quoted, [_broken(bounded(*reached(row)), measure.bounded) for row in rows_of(summary)]),
     ]
     shown = {
         name: header for name, header in figure_headers().items() if name in summary and summary[name].notna().any()
     }
     return columns + [
-        Column(header, [number(v) for v in summary[name].astype(float)], optional=True)
+        Column(header, [with_bounds(row, name) for row in rows_of(summary)], optional=True)
         for name, header in shown.items()
     ]
 
@@ -338,6 +338,17 @@ def signed(value: float) -> str:
 
 def plus_minus(mean: float, std: float) -> str:
     return number(mean) if np.isnan(std) else f"{mean:.3f} ± {std:.3f}"
+
+
+def with_bounds(row: Mapping[str, Any] | pd.Series, name: str) -> str:
+    """A figure of a summary, its interval below it if it has one."""
+    bounds = (float(row.get(f"{name}_{end}", np.nan)) for end in ("low", "high"))
+    return _broken(bounded(float(row[name]), *bounds))
+
+
+def _broken(cell: str, broken: bool = True) -> str:
+    """A figure with its interval below it, where other figures have one, too."""
+    return cell.replace(" ", "\n", 1) if broken else cell
 
 
 def bounded(value: float, low: float, high: float) -> str:

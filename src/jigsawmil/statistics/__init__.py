@@ -22,13 +22,9 @@ if TYPE_CHECKING:
     from .survival import (
         brier,
         brier_of_kaplan_meier,
-        c_difference,
-        c_interval,
         dynamic_auc,
-        dynamic_auc_intervals,
         harrell_c,
         integrated_brier,
-        integrated_brier_interval,
         uno_c,
     )
     from .survival_curves import (
@@ -42,15 +38,23 @@ if TYPE_CHECKING:
         risk_groups,
         survival_calibration,
     )
+    from .survival_intervals import (
+        brier_gain_interval,
+        c_difference,
+        c_interval,
+        dynamic_auc_intervals,
+        integrated_brier_interval,
+        mean_auc_interval,
+    )
 else:
     __getattr__ = attach(__name__, __file__)
 
 __all__ = [
     "BootstrapTest", "DelongTest", "Interval", "KaplanMeier", "LogRank", "SurvivalCalibration", "at_risk",
-    "balanced_threshold", "bootstrap_interval", "brier", "brier_of_kaplan_meier", "brier_score", "c_difference",
-    "c_interval", "check_probabilities", "class_figures", "confusion_matrix", "delong_interval", "delong_test",
-    "dynamic_auc", "dynamic_auc_intervals", "event_horizons", "expected_calibration_error", "harrell_c",
-    "integrated_brier", "integrated_brier_interval", "kaplan_meier", "log_rank", "macro_auc", "mae", "pearson",
-    "quadratic_kappa", "r2", "recalibration", "regression_difference", "regression_interval", "risk_groups",
-    "spearman", "survival_calibration", "uno_c",
+    "balanced_threshold", "bootstrap_interval", "brier", "brier_gain_interval", "brier_of_kaplan_meier",
+    "brier_score", "c_difference", "c_interval", "check_probabilities", "class_figures", "confusion_matrix",
+    "delong_interval", "delong_test", "dynamic_auc", "dynamic_auc_intervals", "event_horizons",
+    "expected_calibration_error", "harrell_c", "integrated_brier", "integrated_brier_interval", "kaplan_meier",
+    "log_rank", "macro_auc", "mae", "mean_auc_interval", "pearson", "quadratic_kappa", "r2", "recalibration",
+    "regression_difference", "regression_interval", "risk_groups", "spearman", "survival_calibration", "uno_c",
 ]  # fmt: skip

@@ -2,30 +2,17 @@
 
 risk (case,) is a score that should be higher for cases that fail earlier; time and event as in `survival_curves`. Two
 events at the same time cannot be ordered, and count for nothing: as R's `concordance` has it. Functions that weight by
-the probability of being uncensored take the cases that estimate it first (train_time, train_event).
-Definitions, references and limits: docs/statistics.md.
+the probability of being uncensored take the cases that estimate it first (train_time, train_event). Intervals and
+tests: `survival_intervals.py`. Definitions, references and limits: docs/statistics.md.
 """
 
 import numpy as np
 from numpy.typing import ArrayLike
 
 from ..errors import StudyError
-from .intervals import (
-    BOOTSTRAP_BLOCK,
-    RESAMPLES,
-    SAME,
-    BootstrapTest,
-    Interval,
-    any_patients,
-    bootstrap_test,
-    distribution_free,
-    percentile_interval,
-    weighted_auc,
-)
+from .intervals import BOOTSTRAP_BLOCK, weighted_auc
 from .metrics import Booleans, Floats, named, ratio
 from .survival_curves import checked_times, kaplan_meier, uncensored
-
-Seed = int | np.random.Generator
 
 
 def harrell_c(time: ArrayLike, event: ArrayLike, risk: ArrayLike) -> float:
@@ -34,7 +21,7 @@ def harrell_c(time: ArrayLike, event: ArrayLike, risk: ArrayLike) -> float:
     Example: `harrell_c(months, died, risk)`
     """
     t, e, r = checked_risk(time, event, risk)
-    return float(_concordance(t, e, r, e.astype(float), np.ones((1, len(t))))[0])
+    return float(concordance(t, e, r, e.astype(float), np.ones((1, len(t))))[0])
 
 
 def uno_c(
@@ -53,59 +40,7 @@ def uno_c(
     """
     t, e, r = checked_risk(time, event, risk)
     weight = uno_weight(train_time, train_event, t, e, tau)
-    return float(_concordance(t, e, r, weight, np.ones((1, len(t))))[0])
-
-
-def c_interval(
-    time: ArrayLike,
-    event: ArrayLike,
-    risk: ArrayLike,
-    patients: ArrayLike,
-    seed: Seed,
-    *,
-    train: tuple[ArrayLike, ArrayLike] | None = None,
-    tau: float | None = None,
-    resamples: int = RESAMPLES,
-    level: float = 0.95,
-) -> Interval:
-    """Harrell's C, or Uno's if the times and events of training are given, with a percentile interval over resampled
-    patients. If all resamples agree (perfect order), a distribution-free bound takes its place.
-
-    Example: `c_interval(months, died, risk, patients, seed=0).low`
-    """
-    t, e, r = checked_risk(time, event, risk)
-    weight = e.astype(float) if train is None else uno_weight(*train, t, e, tau)
-    value = float(_concordance(t, e, r, weight, np.ones((1, len(t))))[0])
-    draws = _concordance(t, e, r, weight, any_patients(patients, seed, resamples))
-    found = percentile_interval(value, draws, level)
-    if np.isnan(value) or found.high - found.low > SAME:
-        return found
-    return distribution_free(value, comparable_pairs(t, e, patients), level)
-
-
-def c_difference(
-    time: ArrayLike,
-    event: ArrayLike,
-    risk_a: ArrayLike,
-    risk_b: ArrayLike,
-    patients: ArrayLike,
-    seed: Seed,
-    *,
-    train: tuple[ArrayLike, ArrayLike] | None = None,
-    tau: float | None = None,
-    resamples: int = RESAMPLES,
-    level: float = 0.95,
-) -> BootstrapTest:
-    """C of risk_a minus C of risk_b on the same cases, over the same resamples of patients.
-
-    Example: `c_difference(months, died, risk, other_risk, patients, seed=0).p`
-    """
-    t, e, a = checked_risk(time, event, risk_a)
-    b = checked_risk(time, event, risk_b)[2]
-    weight = e.astype(float) if train is None else uno_weight(*train, t, e, tau)
-    draws = np.concatenate([np.ones((1, len(t))), any_patients(patients, seed, resamples)])
-    gaps = _concordance(t, e, a, weight, draws) - _concordance(t, e, b, weight, draws)
-    return bootstrap_test(float(gaps[0]), gaps[1:], level)
+    return float(concordance(t, e, r, weight, np.ones((1, len(t))))[0])
 
 
 def dynamic_auc(
@@ -122,29 +57,7 @@ def dynamic_auc(
 
     Example: `dynamic_auc(train_months, train_died, months, died, risk, [12, 24])`
     """
-    return _dynamic_auc(train_time, train_event, time, event, risk, horizons, None)[0]
-
-
-def dynamic_auc_intervals(
-    train_time: ArrayLike,
-    train_event: ArrayLike,
-    time: ArrayLike,
-    event: ArrayLike,
-    risk: ArrayLike,
-    horizons: ArrayLike,
-    patients: ArrayLike,
-    seed: Seed,
-    *,
-    resamples: int = RESAMPLES,
-) -> list[Interval]:
-    """`dynamic_auc` at each horizon, with a percentile interval over resampled patients.
-
-    Example: `dynamic_auc_intervals(train_months, train_died, months, died, risk, [12, 24], patients, seed=0)`
-    """
-    values = dynamic_auc(train_time, train_event, time, event, risk, horizons)
-    draws = any_patients(patients, seed, resamples)
-    found = _dynamic_auc(train_time, train_event, time, event, risk, horizons, draws)
-    return [percentile_interval(float(value), column) for value, column in zip(values, found.T, strict=True)]
+    return dynamic_aucs(train_time, train_event, time, event, risk, horizons, None)[0]
 
 
 def brier(
@@ -159,7 +72,7 @@ def brier(
 
     Example: `brier(train_months, train_died, months, died, survival, [12, 24])`
     """
-    return _brier_terms(train_time, train_event, time, event, survival, horizons).mean(0)
+    return brier_terms(train_time, train_event, time, event, survival, horizons).mean(0)
 
 
 def integrated_brier(
@@ -174,28 +87,7 @@ def integrated_brier(
 
     Example: `integrated_brier(train_months, train_died, months, died, survival, horizons)`
     """
-    return float(_over_time(brier(train_time, train_event, time, event, survival, horizons), horizons))
-
-
-def integrated_brier_interval(
-    train_time: ArrayLike,
-    train_event: ArrayLike,
-    time: ArrayLike,
-    event: ArrayLike,
-    survival: ArrayLike,
-    horizons: ArrayLike,
-    patients: ArrayLike,
-    seed: Seed,
-    *,
-    resamples: int = RESAMPLES,
-) -> Interval:
-    """`integrated_brier` with a percentile interval over resampled patients.
-
-    Example: `integrated_brier_interval(train_months, train_died, months, died, survival, horizons, patients, seed=0)`
-    """
-    terms = _over_time(_brier_terms(train_time, train_event, time, event, survival, horizons), horizons)  # (case,)
-    draws = any_patients(patients, seed, resamples)
-    return percentile_interval(float(terms.mean()), draws @ terms / draws.sum(1))
+    return float(over_time(brier(train_time, train_event, time, event, survival, horizons), horizons))
 
 
 def brier_of_kaplan_meier(
@@ -243,7 +135,7 @@ def checked_risk(time: ArrayLike, event: ArrayLike, risk: ArrayLike) -> tuple[Fl
     return t, e, r
 
 
-def _concordance(t: Floats, e: Booleans, r: Floats, weight: Floats, draws: Floats) -> Floats:
+def concordance(t: Floats, e: Booleans, r: Floats, weight: Floats, draws: Floats) -> Floats:
     """(resample,) C with event i weighted by weight[i]; draws (resample, case) says how often each case counts."""
     over, total = np.zeros(len(draws)), np.zeros(len(draws))
     firsts = np.flatnonzero(weight > 0)
@@ -258,7 +150,7 @@ def _concordance(t: Floats, e: Booleans, r: Floats, weight: Floats, draws: Float
     return ratio(over, total)
 
 
-def _dynamic_auc(
+def dynamic_aucs(
     train_time: ArrayLike,
     train_event: ArrayLike,
     time: ArrayLike,
@@ -285,7 +177,7 @@ def _dynamic_auc(
     return np.stack(found, axis=1) if found else np.empty((len(drawn), 0))
 
 
-def _brier_terms(
+def brier_terms(
     train_time: ArrayLike,
     train_event: ArrayLike,
     time: ArrayLike,
@@ -307,7 +199,7 @@ def _brier_terms(
     return predicted**2 * failed + (1 - predicted) ** 2 * alive
 
 
-def _over_time(scores: Floats, horizons: ArrayLike) -> Floats:
+def over_time(scores: Floats, horizons: ArrayLike) -> Floats:
     """Mean over time of scores (..., horizon)."""
     times = np.asarray(horizons, dtype=float)
     if len(times) == 1:

@@ -39,7 +39,7 @@ __all__ = [
 ]  # fmt: skip
 
 # files that hold no task; every other ends with TASK
-SHARED = {"task", "target", "measure", "terms", "classes", "heads", "value_heads", "numeric"}
+SHARED = {"task", "target", "measure", "terms", "classes", "heads", "value_heads", "numeric", "outcome"}
 _files = [file.name for file in pkgutil.iter_modules(__path__) if file.name not in SHARED]
 TASKS: dict[str, Task] = {task.name: task for task in (import_module(f".{name}", __name__).TASK for name in _files)}
 BINARY, MULTICLASS, ORDINAL = (TASKS[kind.name] for kind in (BinaryTask, MulticlassTask, OrdinalTask))

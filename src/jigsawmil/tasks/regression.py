@@ -92,6 +92,9 @@ class RegressionTask(Task):
     def label(self, value: Any, classes: Sequence[str]) -> str:
         return repr(float(value))
 
+    def label_words(self, label: str) -> str:
+        return label if not_numbers([label]) else f"{float(label):.4g}"
+
     def truth(self, value: Any, classes: Sequence[str]) -> dict[str, float]:
         return {"target": float(value)}
 

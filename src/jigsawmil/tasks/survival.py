@@ -6,7 +6,6 @@ In text a target is the time and 1 (the event happened then) or 0 (censored then
 from __future__ import annotations
 
 import copy
-import re
 from collections import defaultdict
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, Self
@@ -19,6 +18,7 @@ from ..config import require
 from ..errors import LabelError
 from .measure import resampled_measure, resampled_test
 from .numeric import not_numbers, quantile_groups
+from .outcome import counts_words, event_of, median_survival, outcome, outcome_words
 from .task import Task
 from .terms import Booleans, Floats, Integers, LabelCells, LabelProblem, Sorted, Targets
 
@@ -34,8 +34,6 @@ EVENT_NAMES = (
     *("os_status", "os_event", "event", "status", "vital_status", "death", "censorship", "censored"),
     *("overall_survival_status", "pfs_status", "dfs_status", "dss_status"),
 )
-HAPPENED = {"1", "true", "yes", "event", "dead", "deceased", "died", "death"}
-CENSORED = {"0", "false", "no", "censored", "alive", "living"}
 HORIZONS = 15  # at most so many times at which curves are reported
 HALVES_FROM = 20  # patients with (or without) the event, from which folds also spread early and late evenly
 STRATA = ("censored, early", "censored, late", "event, early", "event, late")
@@ -48,7 +46,10 @@ class SurvivalTask(Task):
     """
 
     name = "survival"
-    measure = resampled_measure("c_index", "C-index", "time to an event", chance=0.5, least=0.0, intervals=("c_index",))
+    measure = resampled_measure(
+        "c_index", "C-index", "time to an event", chance=0.5, least=0.0,
+        intervals=("c_index", "uno_c", "dynamic_auc", "integrated_brier", "brier_gain"),
+    )  # fmt: skip
     losses = {  # noqa: RUF012
         "nll": "discrete-time negative log-likelihood over intervals between quantiles of the event times of training",
         "cox": "Cox's partial likelihood, with a baseline hazard that is estimated before each epoch",
@@ -58,7 +59,7 @@ class SurvivalTask(Task):
         "uno_c": "Uno's C",
         "dynamic_auc": "AUROC\nover time",
         "integrated_brier": "integr.\nBrier",
-        "integrated_brier_km": "Brier of\nKaplan-M.",
+        "brier_gain": "Brier gain\nover K.-M.",
     }
     sections = ("risk-groups", "horizons")
     rows_title = "outcome"
@@ -192,6 +193,10 @@ class SurvivalTask(Task):
         time, event = value
         return f"{float(time)!r} {int(event)}"
 
+    def label_words(self, label: str) -> str:
+        found = outcome(label)
+        return label if found is None else outcome_words(found)
+
     def truth(self, value: Any, classes: Sequence[str]) -> dict[str, float]:
         return {"time": float(value[0]), "event": int(value[1])}
 
@@ -248,30 +253,48 @@ class SurvivalTask(Task):
     def score(self, y: ArrayLike, p: ArrayLike) -> dict[str, float]:
         """Censoring is estimated from the same cases; horizons beyond the last of them are left out."""
         time, event = np.asarray(y, dtype=float).T
-        said = np.asarray(p, dtype=float)
-        own, times = (time, event), np.array(self.horizons)
-        kept = (times < time.max()) & (times >= time[event > 0].min()) if event.any() else np.zeros(len(times), bool)
+        own, said = (time, event), np.asarray(p, dtype=float)
+        curve, horizons = self._judged(time, event, said)
         figures = {"c_index": self.area(y, p), "uno_c": statistics.uno_c(*own, *own, said[:, 0])}
-        further = dict.fromkeys(("dynamic_auc", "integrated_brier", "integrated_brier_km"), float("nan"))
-        if kept.any():
-            horizons, curve = times[kept], said[:, 1:][:, kept]
-            known = statistics.kaplan_meier(*own).at(horizons)
+        further = dict.fromkeys(("dynamic_auc", "integrated_brier", "integrated_brier_km", "brier_gain"), float("nan"))
+        if len(horizons):
+            known = np.tile(statistics.kaplan_meier(*own).at(horizons), (len(time), 1))
             areas = statistics.dynamic_auc(*own, *own, 1 - curve, horizons)
+            ours, theirs = (statistics.integrated_brier(*own, *own, one, horizons) for one in (curve, known))
             further = {
                 "dynamic_auc": float(np.nanmean(areas)) if np.isfinite(areas).any() else float("nan"),
-                "integrated_brier": statistics.integrated_brier(*own, *own, curve, horizons),
-                "integrated_brier_km": statistics.integrated_brier(
-                    *own, *own, np.tile(known, (len(time), 1)), horizons
-                ),
+                "integrated_brier": ours,
+                "integrated_brier_km": theirs,
+                "brier_gain": theirs - ours,
             }
         figures |= further
         return figures | {"undefined": float(sum(np.isnan(value) for value in figures.values()))}
 
+    def _judged(self, time: Floats, event: Floats, p: Floats) -> tuple[Floats, Floats]:
+        """Predicted survival (case, horizon) at the horizons between the first event and the end of follow-up."""
+        times = np.array(self.horizons)
+        kept = (times < time.max()) & (times >= time[event > 0].min()) if event.any() else np.zeros(len(times), bool)
+        return p[:, 1:][:, kept], times[kept]
+
     def bounds(
         self, y: Floats, p: Floats, patients: ArrayLike, *, resamples: int = 2000, seed: int = 0
     ) -> dict[str, float]:
-        found = statistics.c_interval(y[:, 0], y[:, 1], p[:, 0], patients, seed, resamples=resamples)
-        return {"c_index_low": found.low, "c_index_high": found.high}
+        own, (curve, horizons) = (y[:, 0], y[:, 1]), self._judged(y[:, 0], y[:, 1], p)
+        found = {
+            "c_index": statistics.c_interval(*own, p[:, 0], patients, seed, resamples=resamples),
+            "uno_c": statistics.c_interval(*own, p[:, 0], patients, seed, train=own, resamples=resamples),
+        }
+        if len(horizons):
+            given = (*own, *own, curve, horizons, patients, seed)
+            risks = (*own, *own, 1 - curve, horizons, patients, seed)
+            found |= {
+                "dynamic_auc": statistics.mean_auc_interval(*risks, resamples=resamples),
+                "integrated_brier": statistics.integrated_brier_interval(*given, resamples=resamples),
+                "brier_gain": statistics.brier_gain_interval(*given, resamples=resamples),
+            }
+        nothing = statistics.Interval(*[float("nan")] * 3)
+        each = {name: found.get(name, nothing) for name in self.measure.intervals}
+        return {f"{name}_{end}": getattr(one, end) for name, one in each.items() for end in ("low", "high")}
 
     def test(
         self, y: Floats, p: Floats, q: Floats, patients: ArrayLike, *, clustered: bool = False
@@ -288,7 +311,7 @@ class SurvivalTask(Task):
         return [Sorted("Highest predicted risk", order), Sorted("Lowest predicted risk", order[::-1])]
 
     def case_lines(self, y: Any, p: Floats, classes: Sequence[str]) -> list[str]:
-        return [f"{'event at' if y[1] else 'censored at'} {y[0]:.4g}", self.said(p, classes)]
+        return [outcome_words(y), self.said(p, classes)]
 
     # Maps
 
@@ -301,40 +324,6 @@ class SurvivalTask(Task):
 
     def against(self, index: int, classes: Sequence[str]) -> str:
         return "for a lower risk"
-
-
-def event_of(cell: str) -> bool | None:
-    """Whether the event happened; None if the cell does not say. cBioPortal writes `1:DECEASED`."""
-    word = cell.strip().lower()
-    if match := re.fullmatch(r"([01])(\.0*)?(:.*)?", word):
-        return match[1] == "1"
-    return True if word in HAPPENED else False if word in CENSORED else None
-
-
-def outcome(label: str) -> tuple[float, float] | None:
-    """Time and event of a label as text; None if it is none."""
-    time, _, event = label.partition(" ")
-    happened = event_of(event)
-    if happened is None or not_numbers([time]) or float(time) < 0:
-        return None
-    return float(time), float(happened)
-
-
-def counts_words(values: Floats) -> str:
-    events, last = int((values[:, 1] > 0).sum()), values[:, 0].max()
-    followed = f"followed for {np.median(values[:, 0]):g} (median), at most {last:g}"
-    return f"{events} with the event, {len(values) - events} censored, {followed}"
-
-
-def median_survival(classes: Sequence[str], p: Floats) -> float | None:
-    """Where the curve falls to a half, linear between horizons; None if it does not by the last of them."""
-    times = np.array([0.0, *(float(name) for name in classes[1:])])
-    curve = np.append(1.0, p[1:])
-    below = np.flatnonzero(curve <= 0.5)
-    if not len(below):
-        return None
-    i = int(below[0])
-    return float(np.interp(-0.5, -curve[i - 1 : i + 1], times[i - 1 : i + 1]))
 
 
 TASK = SurvivalTask()

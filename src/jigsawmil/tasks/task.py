@@ -119,6 +119,10 @@ class Task(ABC):
     def label(self, value: Any, classes: Sequence[str]) -> str:
         """A target value as tables have it: the inverse of `targets`."""
 
+    def label_words(self, label: str) -> str:
+        """A label of a table, for people."""
+        return label
+
     def truth(self, value: Any, classes: Sequence[str]) -> dict[str, float]:
         """The same in columns of their own, if a table of predictions has such."""
         return {}

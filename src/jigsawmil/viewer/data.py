@@ -75,8 +75,9 @@ class Library:
         self._lock = threading.Lock()
 
     def table(self, cohort: str, variant: str, seed: int) -> pd.DataFrame:
-        """slide_id, patient_id, label, predicted, p (what is predicted, of classes the probability), spread (of an
-        ensemble's members, else NaN), right (None if no class is predicted); one row per slide of the cohort.
+        """slide_id, patient_id, label (for people), predicted, p (what is predicted, of classes the probability),
+        spread (of an ensemble's members, else NaN), right (None if no class is predicted); one row per slide of the
+        cohort.
 
         A slide that no finished job has tested has the prediction "" and p NaN.
         """
@@ -93,7 +94,8 @@ class Library:
         cases = [best.get(row.slide_id, best.get(row.patient_id, ("", np.nan, np.nan))) for row in table.itertuples()]
         table["predicted"], table["p"], table["spread"] = (list(values) for values in zip(*cases, strict=True))
         right = table["predicted"] == table["label"]
-        return table.assign(right=right if task.of_classes else None)
+        words = [task.label_words(str(label)) for label in table["label"]]
+        return table.assign(label=words, right=right if task.of_classes else None)
 
     def maps(self, key: Key) -> PatchMaps:
         """Computed where they are not kept; features are let go of."""

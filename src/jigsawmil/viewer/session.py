@@ -51,7 +51,9 @@ class Session:
             "other": [NOTHING, *run.variants] if len(run.variants) > 1 else [NOTHING],
         }
         title, opacity = run.folder.resolve().name, 0.55 if library.slides else 1.0
-        widths = Widths.of(run.slides["slide_id"], run.slides["label"])
+        rows = zip(run.slides["cohort"], run.slides["label"], strict=True)
+        labels = [run.deciding(cohort).label_words(str(label)) for cohort, label in rows]
+        widths = Widths.of(run.slides["slide_id"], labels)
         self.page = make_page(document, title, choices, opacity, widths, spread=SPREAD in run.predictions)
         self.shown: Shown | None = None
         self._turns: dict[str, int] = {}
