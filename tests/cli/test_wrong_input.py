@@ -278,7 +278,7 @@ def test_a_run_folder_of_other_settings(finished, refused: Said, given) -> None:
 def test_a_model_is_never_overwritten(refused: Said, model: Path, given) -> None:
     before = (model / "model.json").read_bytes()
     said = refused("train", "--method", "graph-abmil+jigsaw", *given, "--epochs", "1", "--out", model)
-    assert f"{model} holds a model already. Give another --out, or remove it." in said
+    assert f"{model} holds a model already, of other settings, slides or features. Give another --out" in said
     assert (model / "model.json").read_bytes() == before
 
 

@@ -111,6 +111,32 @@ def test_rules_of_the_threshold() -> None:
     assert several.best_threshold(np.array([0, 1]), p[:2]) is None
 
 
+@pytest.mark.parametrize("members", [1, 2])
+def test_the_same_training_again_finds_its_model_and_another_one_is_refused(tmp_path: Path, members: int) -> None:
+    """As after a kill behind the last file, which leaves what a resumed training needs."""
+    root = write_phantom(MADE, tmp_path / "cohort")
+    cohort = Cohort.read(root / "labels.csv", root / "features")
+    settings = Settings.from_flat({"method": "abmil", "hidden": 8, "epochs": 2, "patience": 1, "members": members})
+    assert len(train_model(cohort, tmp_path / "m", settings)) == members
+    before = {path: path.read_bytes() for path in (tmp_path / "m").rglob("*") if path.is_file()}
+    (tmp_path / "m" / ".training-0123456789ab.state").touch()
+    assert train_model(cohort, tmp_path / "m", settings) == ()
+    assert {path: path.read_bytes() for path in (tmp_path / "m").rglob("*") if path.is_file()} == before
+    fewer = cohort.subset(range(len(cohort) - 1))
+    for other in (
+        lambda: train_model(cohort, tmp_path / "m", settings, seed=1),
+        lambda: train_model(cohort, tmp_path / "m", settings.replace(lr=1e-5)),
+        lambda: train_model(fewer, tmp_path / "m", settings),
+    ):
+        with pytest.raises(StudyError, match="holds a model already, of other settings, slides or features"):
+            other()
+    bags = [cohort.bag(index) for index in range(len(cohort))]  # what was done with them in memory is not known
+    same = Cohort.from_bags(bags, [cohort.label_of(slide) for slide in cohort.slides], list(cohort.patients))
+    train_model(same, tmp_path / "memory", settings)
+    with pytest.raises(StudyError, match="holds a model already"):
+        train_model(same, tmp_path / "memory", settings)
+
+
 def test_a_single_model_decides_at_a_half_and_claims_nothing(cohort: Cohort, tmp_path: Path) -> None:
     train_model(cohort, tmp_path / "one", Settings(**SMALL))
     train_model(cohort, tmp_path / "all", Settings(members=2, **{**SMALL, "patience": 0}))

@@ -80,7 +80,7 @@ def train(
     from ..train.fold import fit_split
     from ..train.out_of_fold import performance_lines
     from ..train.progress import kept_words
-    from ..train.train_model import refuse_model, train_model
+    from ..train.train_model import train_model
     from .progress import FitProgress
     from .show import show_cohort
 
@@ -90,7 +90,6 @@ def train(
     settings, source, choice = options.settings(method), target.source(table), chosen.choice()
     if source.options.covariates:
         settings = settings.replace(covariates=True)
-    refuse_model(out)
     use_threads(threads)
     tried = list(choice.candidates(settings)) if choice is not None else []
     if len(tried) == 1:
@@ -108,6 +107,9 @@ def train(
             cohort, out, settings, seed=seed, memory_gb=memory, on_epoch=progress, fit=fit, choice=choice,
             on_choice=decided.append,
         )  # fmt: skip
+    if not trained:
+        screen.print(f"{out} holds this model already: nothing to do.", soft_wrap=True, highlight=False)
+        return
     for decision in decided:
         screen.print(f"Chosen: {decision.words}.", soft_wrap=True, highlight=False)
     screen.print(f"{kept_words(trained)} in {out}.", soft_wrap=True)

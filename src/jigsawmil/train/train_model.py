@@ -31,6 +31,7 @@ from .settings import Settings
 from .weights import learn_weights
 
 OnEpoch = Callable[[Epoch], None]
+ASKED = "asked"  # in a card: digest of the settings, seed, choice, slides, labels and features of the training
 
 
 class Fit(Protocol):
@@ -58,45 +59,49 @@ def train_model(
 
     memory_gb: for prepared slides. on_epoch: called after each epoch. fit: fits a model, by default in this process.
     choice: settings that are chosen first, by cross-validation over the patients; on_choice: called with what was.
-    Returns how the model, or each member of an ensemble, was trained.
+    Returns how the model, or each member of an ensemble, was trained; nothing if the folder holds this very model.
 
     Example: `train_model(Cohort.read("labels.csv", "features"), "model", Settings(members=5))`
     """
     out, settings = Path(out), settings or Settings()
-    refuse_model(out)
     check_places(cohort, [settings])
     check_covariates(cohort, [settings])
     check_models(cohort, choice.candidates(settings).values() if choice is not None else [settings])
     if settings.level == "patient":
         check_patients(cohort)
     whole = Fold(train=tuple(map(str, cohort.slide_ids)), test=())
-    decision, kept = None, []
-    mark = f"{fingerprint(cohort)} {json.dumps(features_record(cohort))}"
+    decision = None
+    features = features_record(cohort)
+    mark = f"{fingerprint(cohort)} {json.dumps(features)}"
+    key = state_key(settings, seed, f"{mark} {choice}")
+    asked = key if features else None  # features in memory may be others
+    holds_model(out, asked)
+    trained: list[Trained] = []
     with writing_to(out), alone_in(out, "another training is writing there"):
-        refuse_model(out)  # of another training that has just ended
-        if choice is not None:
-            key = state_key(settings, seed, f"{mark} {choice}")
-            kept = [out / f".choosing-{key}.json"]
-            decision = choose_settings(
-                cohort, whole, settings, choice, seed, memory_gb=memory_gb, on_epoch=on_epoch, fit=fit, kept=kept[0]
+        if not holds_model(out, asked):  # of another training that has just ended
+            if choice is not None:
+                kept = out / f".choosing-{key}.json"
+                decision = choose_settings(
+                    cohort, whole, settings, choice, seed, memory_gb=memory_gb, on_epoch=on_epoch, fit=fit, kept=kept
+                )
+                settings = choice.candidates(settings)[decision.chosen]
+                on_choice(decision)
+            keys = [state_key(own, seed, mark, number) for number, own in enumerate(settings.each_member())]
+            states = [out / f".training-{own}.state" for own in keys]
+            trained = train_members(
+                cohort,
+                whole,
+                settings,
+                seed,
+                memory_gb=memory_gb,
+                on_epoch=on_epoch,
+                fit=fit,
+                states=states,
+                choice=decision,
             )
-            settings = choice.candidates(settings)[decision.chosen]
-            on_choice(decision)
-        keys = [state_key(own, seed, mark, number) for number, own in enumerate(settings.each_member())]
-        states = [out / f".training-{key}.state" for key in keys]
-        trained = train_members(
-            cohort,
-            whole,
-            settings,
-            seed,
-            memory_gb=memory_gb,
-            on_epoch=on_epoch,
-            fit=fit,
-            states=states,
-            choice=decision,
-        )
-        save_model(out, *together(cohort, trained, settings))
-        for left in [*out.glob(".training-*.state"), *kept, out / LOCK]:  # of other settings or features, too
+            model, card = together(cohort, trained, settings)
+            save_model(out, model, replace(card, training={**(card.training or {}), ASKED: asked}))
+        for left in [*out.glob(".training-*.state"), *out.glob(".choosing-*.json"), out / LOCK]:  # of others, too
             remove(left)
     return tuple(one.progress for one in trained)
 
@@ -155,16 +160,21 @@ def train_members(
     return trained
 
 
-def refuse_model(out: Path) -> None:
-    """Refuse a folder that holds a model already; say so if it cannot be used."""
-    if (out / CARD).exists():
-        try:
-            load_model(out)
-        except StudyError as error:
-            raise StudyError(
-                f"{out} holds a model that cannot be used ({error}). Remove it, or give another --out."
-            ) from error
-        raise StudyError(f"{out} holds a model already. Give another --out, or remove it.")
+def holds_model(out: Path, asked: str | None) -> bool:
+    """Whether a folder holds the model that is asked for; another one is refused, and one that cannot be used."""
+    if not (out / CARD).exists():
+        return False
+    try:
+        _, card = load_model(out)
+    except StudyError as error:
+        raise StudyError(
+            f"{out} holds a model that cannot be used ({error}). Remove it, or give another --out."
+        ) from error
+    if asked is None or (card.training or {}).get(ASKED) != asked:
+        raise StudyError(
+            f"{out} holds a model already, of other settings, slides or features. Give another --out, or remove it."
+        )
+    return True
 
 
 def check_patients(cohort: Cohort) -> None:
