@@ -1,6 +1,6 @@
 """Do maps point to what was planted? Patch-level AUC on phantom cohorts, out of fold; and the time of an export.
 
-    .venv/bin/python -m benchmarks.evidence.maps          # about 20 minutes on one core
+    .venv/bin/python -m benchmarks.evidence.maps          # about 15 minutes on one core
     .venv/bin/python -m benchmarks.evidence.maps --add    # only what the file lacks; its other rows stay as they are
 
 Truth. `position`: the planted region is the two nests (about 12 % of a slide); which of them lies high is the label,

@@ -55,6 +55,6 @@ PARTS = (
     Part("ensembles-develop", ("--part", "develop", *TWO), 30, module="ensembles"),
     Part("ensembles-report", ("--part", "report", *TWO), 25, module="ensembles"),
     Part("precision", TWO, 40, half_precision=True),
-    Part("maps", ("--add",), 20),
+    Part("maps", ("--add",), 15),
     Part("standins", TWO, 210),
 )
