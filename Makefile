@@ -44,7 +44,7 @@ bench: $(VENV)/.bench
 evidence: $(VENV)/.dev
 	$(BIN)/python -m benchmarks.evidence
 
-# 100,000 damaged files, and a table of what each reader made of them
+# 100,000 damaged files, and a table of what each reader made of them; python -m tools.fuzz --resume continues a run that was cut
 fuzz: $(VENV)/.dev
 	$(BIN)/python -m tools.fuzz
 

@@ -12,6 +12,7 @@ import pytest
 
 fuzz: Any = importlib.import_module("tools.fuzz.__main__")
 parts: Any = importlib.import_module("tools.parts")
+trust_page: Any = importlib.import_module("tools.trust_page")
 ROOT = Path(__file__).parents[1]
 
 
@@ -28,6 +29,7 @@ def test_a_run_that_was_cut_is_resumed_where_it_ended(tmp_path, monkeypatch, cap
     asked: list[tuple[int, int]] = []
 
     def run(files: int, seed: int, first: int = 0, only: list[str] | None = None) -> Any:
+        assert seed == 7
         asked.append((first, files))
         table = fuzz.Table()
         for number in range(first, first + (files if len(asked) > 2 else 3)):  # Ctrl-C in the first two
@@ -36,8 +38,8 @@ def test_a_run_that_was_cut_is_resumed_where_it_ended(tmp_path, monkeypatch, cap
 
     monkeypatch.setattr(fuzz, "run", run)
     out = tmp_path / "fuzz.json"
-    for resume in ([], ["--resume"], ["--resume"], ["--resume"]):
-        assert fuzz.main(["--files", "10", "--seed", "7", "--out", str(out), *resume]) == 0
+    for options in (["--seed", "7"], ["--resume"], ["--resume", "--seed", "7"], ["--resume"]):
+        assert fuzz.main(["--files", "10", "--out", str(out), *options]) == 0
     assert asked == [(0, 10), (3, 7), (6, 4)]
     [part] = json.loads(out.read_text())["parts"]  # of one commit
     assert (part["files"], part["counts"]) == (10, {"a": {"equal": 5}, "b": {"equal": 5}})
@@ -57,3 +59,8 @@ def test_parts_of_several_commits_stay_apart_and_add_up(tmp_path, monkeypatch) -
     assert [one["commit"] for one in again.done] == ["a", "b"]
     assert again.total("counts") == {"train": {"kills": 4}, "export": {"kills": 2}}
     assert again.total("said") == ["train", "export", "train"]
+
+
+def test_the_page_has_the_figures_of_the_long_runs() -> None:
+    text = trust_page.PAGE.read_text()
+    assert trust_page.page(text) == text

@@ -31,7 +31,7 @@ import pandas as pd
 import jigsawmil
 
 from . import ROOT
-from .parts import Parts, add_options
+from .parts import SEED, Parts, add_options
 
 RESULT = ROOT / "benchmarks" / "results" / "chaos.json"
 PART = 10  # kills of a verb, after which the results are written and the next verb has its turn
@@ -208,7 +208,6 @@ def torment(verb: Verb, kills: int, rng: np.random.Generator, place: Path, say: 
 def main(arguments: list[str] | None = None) -> int:
     parser = argparse.ArgumentParser(prog="python -m tools.chaos", description=__doc__)
     parser.add_argument("--kills", type=int, default=500)
-    parser.add_argument("--seed", type=int, default=1)
     parser.add_argument("--only", action="append", choices=NAMES, help="a verb, also several; results are not written")
     add_options(parser, RESULT)
     given = parser.parse_args(arguments)
@@ -218,9 +217,10 @@ def main(arguments: list[str] | None = None) -> int:
     torch.set_num_threads(1)
     _import_all()
     parts = None if given.only else Parts(given.out, given.seed, given.resume)
-    found = _all(given.only or NAMES, given.kills, given.seed, parts)
+    seed = parts.seed if parts else given.seed or SEED
+    found = _all(given.only or NAMES, given.kills, seed, parts)
     print("\n".join(lines(found)))
-    print(f"seed {given.seed}")
+    print(f"seed {seed}")
     return 1 if any(counts[name] for counts in found.values() for name in BAD) else 0
 
 

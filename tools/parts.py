@@ -7,8 +7,11 @@ from typing import Any
 
 from benchmarks import provenance, write
 
+SEED = 1
+
 
 def add_options(parser: argparse.ArgumentParser, result: Path) -> None:
+    parser.add_argument("--seed", type=int, help="default: 1, or that of the run to resume")
     parser.add_argument("--out", type=Path, default=result, help="the file of results; written after each part")
     parser.add_argument("--resume", action="store_true", help="add to the parts in that file, which have the same seed")
 
@@ -16,12 +19,13 @@ def add_options(parser: argparse.ArgumentParser, result: Path) -> None:
 class Parts:
     """The parts so far, those of a file included if a run is resumed."""
 
-    def __init__(self, path: Path, seed: int, resume: bool) -> None:
-        self.path, self.seed = path, seed
+    def __init__(self, path: Path, seed: int | None, resume: bool) -> None:
+        self.path, self.seed = path, seed or SEED
         self.done: list[dict[str, Any]] = []
         if resume and path.exists():
             found = json.loads(path.read_text())
-            if found["seed"] != seed:
+            self.seed = found["seed"]
+            if seed not in (None, self.seed):
                 raise SystemExit(f"{path}: holds seed {found['seed']}, found --seed {seed}. Give its seed to resume.")
             self.done = found["parts"]
 

@@ -196,3 +196,15 @@ def test_a_name_that_leads_out_of_the_folder_is_refused(done: tuple[Path, Run], 
     assert path.read_text() != text
     with pytest.raises(StudyError, match=r"'../../elsewhere' is the name of"):
         open_run(folder)
+
+
+@pytest.mark.parametrize("file", ["study.json", "job.json"])
+def test_a_variant_whose_name_is_no_text_is_refused(done: tuple[Path, Run], tmp_path: Path, file: str) -> None:
+    folder = tmp_path / "run"
+    shutil.copytree(done[0], folder)
+    path = folder / file if file != "job.json" else next(folder.glob("jobs/*/*/*/job.json"))
+    record = json.loads(path.read_text())
+    changed = {"variants": [float("nan")]} if file == "study.json" else {"variant": float("nan")}
+    path.write_text(json.dumps(record | changed))
+    with pytest.raises(StudyError, match="found nan as the name of a variant"):
+        open_run(folder)

@@ -20,7 +20,7 @@ from pathlib import Path
 from typing import Any
 
 from .. import ROOT
-from ..parts import Parts, add_options
+from ..parts import SEED, Parts, add_options
 
 RESULT = ROOT / "benchmarks" / "results" / "fuzz.json"
 PART = 10_000  # files, after which the results are written
@@ -117,27 +117,27 @@ def _count(table: Table, case: dict[str, Any] | None, result: str, words: str) -
 def main(arguments: list[str] | None = None) -> int:
     parser = argparse.ArgumentParser(prog="python -m tools.fuzz", description=__doc__)
     parser.add_argument("--files", type=int, default=100_000)
-    parser.add_argument("--seed", type=int, default=1)
     parser.add_argument("--first", type=int, help="number of the first file; the results are not written")
     parser.add_argument("--only", action="append", help="a reader, also several; the results are not written")
     add_options(parser, RESULT)
     given = parser.parse_args(arguments)
     if given.first is not None or given.only:
         started = time.perf_counter()
-        table = run(given.files, given.seed, given.first or 0, given.only)
-        return _tell(_part(table, started), given.seed, given.only)
+        seed = given.seed or SEED
+        table = run(given.files, seed, given.first or 0, given.only)
+        return _tell(_part(table, started), seed, given.only)
     signal.signal(signal.SIGTERM, signal.default_int_handler)  # what was done until then is written
     parts = Parts(given.out, given.seed, given.resume)
     while (done := parts.total("files") or 0) < given.files:
         started, count = time.perf_counter(), min(PART, given.files - done)
-        table = run(count, given.seed, done)
+        table = run(count, parts.seed, done)
         parts.add(_part(table, started))
         print(
             f"{done + table.files:,} files, {len(table.failures)} failures among the last {table.files:,}", flush=True
         )
         if table.files < count:  # Ctrl-C
             break
-    return _tell({key: parts.total(key) for key in ("files", "seconds", "counts", "failures")}, given.seed, None)
+    return _tell({key: parts.total(key) for key in ("files", "seconds", "counts", "failures")}, parts.seed, None)
 
 
 def _part(table: Table, started: float) -> dict[str, Any]:

@@ -73,7 +73,7 @@ class StudyRecord:
         published, validation = values.get("published"), values.get("validation")
         return cls(
             cohorts={name: _cohort(values["cohorts"][name], names) for name, names in values["classes"].items()},
-            variants=tuple(values.get("variants") or ()),
+            variants=tuple(map(_text, values.get("variants") or ())),
             settings=values.get("settings") or {},
             choices=values.get("choices") or {},
             jobs=values.get("jobs"),
@@ -141,7 +141,7 @@ class JobRecord:
             spec=dict(values["spec"]),
             best_epoch=values.get("best_epoch"),
             seconds=values.get("seconds") or {},
-            variant=values["variant"],
+            variant=_text(values["variant"]),
             fold=int(values["fold"]),
             member=values.get("member"),
             peak_mb=values.get("peak_mb"),
@@ -152,3 +152,9 @@ class JobRecord:
 
     def write(self, path: Path) -> None:
         write_json(path, asdict(self))
+
+
+def _text(value: object) -> str:
+    if not isinstance(value, str):
+        raise TypeError(f"found {value!r} as the name of a variant, expected text")
+    return value
