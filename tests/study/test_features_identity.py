@@ -95,7 +95,7 @@ def test_files_that_change_during_a_run_stop_it(tmp_path: Path, own: Path, study
             changed.append(event.job.name)
             change(own, add=1.0)
 
-    with pytest.raises(StudyError, match=r"2 of 2 jobs failed(.|\n)*h5: changed since it was first looked at"):
+    with pytest.raises(StudyError, match=r"2 of 2 jobs failed(.|\n)*h5: changed since it was first read"):
         cross_validate(study, tmp_path / "run", listen=meanwhile)
     assert len(changed) == 1
     assert not list((tmp_path / "run").glob("jobs/**/predictions.csv"))
