@@ -1,5 +1,7 @@
 """Maps of a run are out of fold, and pool what the run pooled."""
 
+import json
+import shutil
 from pathlib import Path
 
 import numpy as np
@@ -52,6 +54,30 @@ def test_probabilities_are_those_of_the_run_to_the_bit(runs: dict[str, Run], lev
         for maps in case_maps(run, case):
             assert maps.name == case.name
             assert maps.probabilities[1] == table.loc[case.name, "probability"]
+
+
+def test_models_are_those_of_this_run_not_of_another_at_the_same_path(
+    folder: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def method() -> str:
+        return case_model(cases(open_run("run"), "c", variant="abmil")[0])[1].title
+
+    def put(variant: str) -> None:
+        """In place of all jobs of abmil."""
+        shutil.rmtree("run/jobs/c/abmil")
+        shutil.copytree(folder / "slide" / "jobs" / "c" / variant, "run/jobs/c/abmil")
+        for path in Path("run/jobs/c/abmil").glob("*/job.json"):
+            path.write_text(json.dumps(json.loads(path.read_text()) | {"variant": "abmil"}))
+
+    for name in ("first", "second"):
+        shutil.copytree(folder / "slide", tmp_path / name / "run")
+    monkeypatch.chdir(tmp_path / "first")
+    assert method() == "abmil"
+    monkeypatch.chdir(tmp_path / "second")
+    put("graph-abmil+jigsaw")
+    assert method() == "graph-abmil+jigsaw"
+    put("abmil")
+    assert method() == "abmil"
 
 
 def test_a_patient_has_all_its_slides(runs: dict[str, Run]) -> None:

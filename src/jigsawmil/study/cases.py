@@ -12,6 +12,7 @@ from ..nn.model import Model
 from ..train.checkpoint import ModelCard, load_members
 from ..train.ensemble import Ensemble, Weights
 from .run import Run, RunJob, weights_of
+from .run_folder import JobFolder
 
 
 class Case(NamedTuple):
@@ -99,10 +100,16 @@ def _groups(run: Run, cohort: str, level: str) -> list[tuple[str, tuple[str, ...
 
 def case_model(case: Case) -> tuple[Model | Ensemble, ModelCard]:
     """The model, or the ensemble, that predicted a case out of fold."""
-    return _models(tuple(job.folder for job in case.jobs), weights_of(case.jobs))
+    folders = tuple(job.folder.resolve() for job in case.jobs)
+    made = tuple(JobFolder(folder).record.stat().st_mtime_ns for folder in folders)
+    return _models(folders, made, weights_of(case.jobs))
 
 
 @lru_cache(maxsize=8)
-def _models(folders: tuple[Path, ...], weights: Weights | None) -> tuple[Model | Ensemble, ModelCard]:
-    """Kept, for the slides of a fold share one; a finished job's folder does not change."""
+def _models(
+    folders: tuple[Path, ...], made: tuple[int, ...], weights: Weights | None
+) -> tuple[Model | Ensemble, ModelCard]:
+    """Kept, for the slides of a fold share one. made: when each job was finished; a folder may be removed, and its job
+    run again.
+    """
     return load_members(folders, weights)
