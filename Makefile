@@ -3,7 +3,7 @@ PYTHON ?= python3
 VENV := .venv
 BIN := $(VENV)/bin
 
-.PHONY: demo test test-encoders dist-test newest-test docs notebook lint bench evidence fuzz chaos clean
+.PHONY: demo test test-encoders dist-test newest-test docs notebook tutorials lint bench evidence fuzz chaos clean
 
 demo: $(VENV)/.core
 	$(BIN)/jigsawmil demo
@@ -31,6 +31,10 @@ docs: $(VENV)/.docs
 
 notebook: $(VENV)/.core
 	$(BIN)/python -m tools.notebook
+
+# The other tutorials, at full length
+tutorials: $(VENV)/.dev
+	$(BIN)/python -m tools.pages
 
 lint: $(VENV)/.dev
 	$(BIN)/ruff check --fix .

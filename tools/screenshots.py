@@ -2,6 +2,7 @@
 
     jigsawmil demo --out demo
     python -m tools.screenshots demo/run
+    python -m tools.screenshots run --tutorial    # of the run of docs/tutorial-report.md
 
 Each picture is a function that leaves a PNG in docs/img; it needs playwright and a Chromium on the PATH.
 """
@@ -59,6 +60,24 @@ def viewer(browser: Browser, run: Path) -> None:
     page.close()
 
 
+def tutorial_report(browser: Browser, run: Path) -> None:
+    """Sections of a report, each from its own heading (the top: from the start) to that of the next."""
+    page = opened_report(browser, run)
+    for name, (first, following) in SECTIONS.items():
+        top, bottom = (page.locator(f"[id='{one}']").bounding_box() if one else None for one in (first, following))
+        assert bottom is not None
+        start = top["y"] - 30 if top else 0
+        clip = {"x": 0, "y": start, "width": 860, "height": bottom["y"] - 40 - start}
+        page.screenshot(path=IMAGES / f"tutorial-report-{name}.png", clip=clip, full_page=True)
+
+
+SECTIONS = {  # name of the picture -> heading of the section, and of the next one
+    "top": ("", "methods"),
+    "results": ("results", "are-the-differences-real"),
+    "control": ("does-patch-position-matter", "losses-and-lambda"),
+    "attention": ("attention", "slides-to-look-at"),
+    "trust": ("can-the-maps-be-trusted", "settings"),
+}
 PICTURES: tuple[Callable[[Browser, Path], None], ...] = (report_top, viewer)
 
 
@@ -70,19 +89,20 @@ def opened_report(browser: Browser, run: Path) -> Page:
     return page
 
 
-def main(run: Path) -> None:
+def main(run: Path, pictures: tuple[Callable[[Browser, Path], None], ...]) -> None:
     chromium = shutil.which("chromium") or shutil.which("google-chrome")
     if chromium is None:
         sys.exit("No Chromium on the PATH; expected chromium or google-chrome.")
     IMAGES.mkdir(exist_ok=True)
     with sync_playwright() as playwright:
         browser = playwright.chromium.launch(executable_path=chromium, args=FLAGS)
-        for picture in PICTURES:
+        for picture in pictures:
             picture(browser, run)
         browser.close()
 
 
 if __name__ == "__main__":
-    if len(sys.argv) != 2:
+    words = [word for word in sys.argv[1:] if word != "--tutorial"]
+    if len(words) != 1:
         sys.exit(__doc__)
-    main(Path(sys.argv[1]))
+    main(Path(words[0]), (tutorial_report,) if "--tutorial" in sys.argv else PICTURES)
