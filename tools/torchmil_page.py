@@ -22,7 +22,7 @@ pip install -c constraints.txt '.[torchmil]'     # in the source folder
 ```
 
 ```bash
-jigsawmil compare --labels labels.csv --features features --methods abmil,torchmil:CLAM_SB,torchmil:PatchGCN
+jigsawmil compare --labels labels.csv --features features --methods abmil,torchmil:CLAM_SB,torchmil:PatchGCN --out run
 ```
 
 - **Defaults** are torchmil's, except the options in the column *set here*, which follow the model's paper or its

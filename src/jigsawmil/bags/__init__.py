@@ -4,7 +4,7 @@ Example:
 
     from jigsawmil.bags import read_bag
 
-    bag = read_bag("features/slide.h5")
+    bag = read_bag("features/0001.h5")
     bag.features, bag.coords  # (patch, feature) and (patch, 2)
 """
 

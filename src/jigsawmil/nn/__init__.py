@@ -4,7 +4,7 @@ Example:
 
     from jigsawmil.nn import Batch, build_model
 
-    model = build_model("graph-abmil+jigsaw", in_dim=1024)
+    model = build_model("graph-abmil+jigsaw", in_dim=bags[0].dim)
     output = model(Batch.of(bags))
     output.logits, output.attention  # (slide, logit) and (patch,)
 """

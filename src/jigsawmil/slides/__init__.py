@@ -4,7 +4,7 @@ Example:
 
     from jigsawmil.slides import find_tissue, make_tiles, open_slide
 
-    with open_slide("slide.svs") as slide:
+    with open_slide("slides/0001.tif") as slide:
         tiles = make_tiles(slide, find_tissue(slide))
 """
 
