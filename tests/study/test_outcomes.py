@@ -1,0 +1,67 @@
+"""A run of survival, of measured values and of several targets goes every way that one of classes goes: resuming,
+patients as bags, a committee and a choice of settings."""
+
+import shutil
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+from jigsawmil.study.run import Run, open_run
+from jigsawmil.study.study import Study, cohort_spec, with_choices
+from jigsawmil.tasks import get_task
+from jigsawmil.train.choice import Choice
+
+from ..fixtures.outcomes import COLUMNS
+
+TASKS = list(COLUMNS)
+
+
+@pytest.fixture(scope="module")
+def study(outcome_options: Callable[[str], dict[str, Any]], small: Callable[..., Any]) -> Study:
+    """One cohort per task; all slides of a patient are one bag."""
+    variants = {name: small(name, level="patient", epochs=1) for name in ("committee", "abmil")}
+    variants["committee"] = variants["committee"].replace(members=1)
+    choices = {"abmil": Choice(options={"lr": [1e-3, 1e-2]}, folds=2, repeats=1)}
+    cohorts = {task: cohort_spec(outcome_options(task)) for task in TASKS}
+    return Study(cohorts=cohorts, folds=2, **with_choices(variants, choices, default=False))
+
+
+@pytest.fixture(scope="module")
+def run(study: Study, ran: Callable[..., Any], tmp_path_factory: pytest.TempPathFactory) -> Run:
+    """Not to be changed."""
+    found, ended = ran(study, tmp_path_factory.mktemp("outcomes") / "run")
+    assert not found.failed
+    assert len(ended) == 3 * 2 * (5 + 1 + 2 * 2)  # tasks x folds x (kinds + 1 + candidates x inner folds)
+    return found
+
+
+@pytest.mark.parametrize("task", TASKS)
+def test_patients_are_predicted_by_a_committee_and_by_chosen_settings(run: Run, task: str) -> None:
+    slides = run.slides[run.slides["cohort"] == task]
+    patients = set(slides["patient_id"])
+    assert len(patients) < len(slides)
+    table = run.predictions[run.predictions["cohort"] == task]
+    for variant in ("committee", "abmil"):
+        assert set(table.loc[table["variant"] == variant, "slide_id"]) == patients
+    assert set(run.choices.loc[run.choices["cohort"] == task, "candidate"]) == {"lr=0.001", "lr=0.01"}
+    name = get_task(task).measure.pooled
+    assert np.isfinite(run.summary.loc[run.summary["cohort"] == task, name].astype(float)).all()
+
+
+def test_what_was_killed_is_run_again_to_the_same_bits(
+    run: Run, study: Study, ran: Callable[..., Any], tmp_path: Path
+) -> None:
+    """A member of each committee, and the tables, are gone: as if the power had been cut."""
+    again = Path(shutil.copytree(run.folder, tmp_path / "run"))
+    lost = [next(job for job in run.jobs if job.cohort == task and job.variant == "committee") for task in TASKS]
+    for job in lost:
+        shutil.rmtree(again / job.folder.relative_to(run.folder))
+    for file in ("summary.csv", "predictions.csv", "study.json"):
+        (again / file).unlink()
+    found, ended = ran(study, again)
+    assert len(ended) == len(lost)
+    assert open_run(again).predictions.equals(run.predictions)
+    assert found.summary.equals(run.summary)
