@@ -64,9 +64,9 @@ def test_training_says_what_it_does(jigsawmil, given, quick, tmp_path: Path) -> 
     named = ["--positive", "tumour", "--method", "abmil+jigsaw"]
     ran = jigsawmil("train", *given, *quick, *named, "--out", tmp_path / "model")
     assert ran.code == 0, ran.err
-    first, one, two, last = ran.out.splitlines()
-    assert first.startswith("18 slides of 15 patients: ")
-    assert first.endswith("; positive class tumour.")
+    first, cohort, one, two, last = ran.out.splitlines()
+    assert first == "Positive class: tumour."
+    assert cohort.startswith("18 slides of 15 patients: ")
     assert one.startswith("epoch 1/2  MIL 0.")
     assert "jigsaw" in two
     assert "lambda" in two
@@ -77,21 +77,20 @@ def test_training_says_what_it_does(jigsawmil, given, quick, tmp_path: Path) -> 
     assert (card.model.method, card.model.hidden, card.classes) == ("abmil+jigsaw", 16, ("normal", "tumour"))
 
 
-def test_a_positive_class_that_nobody_named_is_asked_for(jigsawmil, cohort: Path, tmp_path: Path, table: Table) -> None:
+def test_a_check_says_that_the_positive_class_is_a_guess(jigsawmil, cohort: Path, tmp_path: Path, table: Table) -> None:
     features = ["--features", cohort / "features"]
     said = " ".join(jigsawmil("check", "--labels", cohort / "labels.csv", *features).out.split())
-    assert "Positive class: 'tumour', a guess" in said
-    assert "Name it: --positive tumour or --positive normal" in said
+    assert "Positive class: tumour (guessed: last in sorted order; state it with --positive NAME)." in said
     assert "guess" not in jigsawmil("check", "--labels", cohort / "labels.csv", *features, "--positive", "normal").out
     labels = table(cohort / "labels.csv")
     labels["label"] = (labels["label"] == "tumour").astype(int)  # 0 and 1 are no guess
     labels.to_csv(tmp_path / "labels.csv", index=False)
-    assert "Positive class: '1'." in jigsawmil("check", "--labels", tmp_path / "labels.csv", *features).out
+    assert "Positive class: 1." in jigsawmil("check", "--labels", tmp_path / "labels.csv", *features).out
 
 
 def test_quiet_training_only_says_where_the_model_is(jigsawmil, given, quick, tmp_path: Path) -> None:
     ran = jigsawmil("train", *given, *quick, "--method", "abmil", "--quiet", "--out", tmp_path / "model")
-    assert ran.out.count("\n") == 1
+    assert ran.out.count("\n") == 2
 
 
 @pytest.mark.parametrize("features", [["."], ["0003.h5"], ["0005.h5", "0003.h5", "0004.h5"], ["0003.h5", "."]])

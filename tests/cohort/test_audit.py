@@ -280,7 +280,7 @@ def test_it_says_what_it_took() -> None:
     labels = replace(table(GOOD), columns={"label": "Dx", "slide": "Slide", "patient": "Case"})
     report = hold(labels, infos, positive="x")
     for words in (
-        "'x' 2, 'y' 2.", "Positive class: 'x'.", "Columns: label 'Dx', slide 'Slide', patient 'Case'.",
+        "'x' 2, 'y' 2.", "Positive class: x.", "Columns: label 'Dx', slide 'Slide', patient 'Case'.",
         "format trident; encoder uni; 4 numbers per patch, stored as float32; 5 to 50 patches per slide, median 8; "
         "patches of 128 microns; microns per level-0 pixel: 0.5.",
     ):  # fmt: skip

@@ -14,6 +14,7 @@ SlidesArgument = Annotated[list[Path], typer.Argument(help="Slides, or folders o
 Out = Annotated[Path, typer.Option(help="Folder to write to.")]
 RunOut = Annotated[str, typer.Option(help="Folder to write to, or an fsspec URL such as s3://bucket/run.")]
 Quiet = Annotated[bool, typer.Option("--quiet", "-q", help="Print results and errors only.")]
+Yes = Annotated[bool, typer.Option("--yes", "-y", help="Ask nothing: accept a guessed positive class.")]
 Jobs = Annotated[int, typer.Option(min=1, help="Number of worker processes; CPU cores are split between them.")]
 Threads = Annotated[
     int | None,

@@ -34,6 +34,7 @@ from .arguments import (
     TargetName,
     Threads,
     Unit,
+    Yes,
 )
 from .choosing import ChooseOptions
 from .extract import extract_for
@@ -64,6 +65,7 @@ def train(
         ),
     ] = None,
     seed: Seed = 0,
+    yes: Yes = False,
     memory_gb: Memory = 4.0,
     devices: Annotated[int, typer.Option(min=1, help="GPUs (or CPU processes) that share every batch.")] = 1,
     threads: Threads = None,
@@ -75,14 +77,16 @@ def train(
     `--choose k=8,24,50` chooses a setting first, by cross-validation
     """
     from ..cluster.parallel import fit_together
+    from ..cohort.positive import positive_lines
     from ..train.checkpoint import load_model
     from ..train.devices import use_threads
     from ..train.fold import fit_split
     from ..train.out_of_fold import performance_lines
     from ..train.progress import kept_words
     from ..train.train_model import train_model
+    from .asking import with_positive
     from .progress import FitProgress
-    from .show import show_cohort
+    from .show import show_cohort, show_positive
 
     screen = console()
     method = preset_method(options.preset) if method is None else method
@@ -94,7 +98,9 @@ def train(
     tried = list(choice.candidates(settings)) if choice is not None else []
     if len(tried) == 1:
         raise ConfigError(f"--choose: {method} cannot choose {', '.join(chosen.choose or [])}. Leave --choose out.")
+    source = with_positive(source, screen, yes=yes)
     cohort = source.read()
+    show_positive(positive_lines({"cohort": cohort}), screen)
     if not quiet:
         show_cohort(cohort, screen)
     memory = memory_gb / devices
@@ -149,10 +155,11 @@ def predict(
 
     Example: `jigsawmil predict model slide.svs --heatmap maps`, `jigsawmil predict model features --attention maps`
     """
+    from ..cohort.positive import positive_words
     from ..maps.predict import SlidePredictor
     from ..train.devices import use_threads
     from ..train.from_slides import SlideOptions
-    from .show import show_failed, show_left_out
+    from .show import show_failed, show_left_out, show_positive
 
     screen = console()
     use_threads(threads)
@@ -162,6 +169,9 @@ def predict(
         options=SlideOptions(slide_mpp=slide_mpp, **asdict(extraction)), patients=patients.table(),
         labels=patients.labels, slide_column=patients.slide_column, skip_bad=skip_bad,
     )  # fmt: skip
+    if positive := predictor.task.positive(predictor.card.classes):
+        words = positive_words(positive, predictor.card.guessed, trained=True)
+        show_positive([f"Positive class: {words}."], screen)
     for note in predictor.notes:
         screen.print(f"Note: {note}", soft_wrap=True, highlight=False)
     show_left_out(predictor.inputs.left_out, screen)

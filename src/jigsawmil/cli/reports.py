@@ -27,11 +27,14 @@ def report(
     Example: `jigsawmil report run --out report.html`; of survival `--horizons 12,36,60`
     """
     from ..report.page import write_report
+    from ..study.run import open_run
     from ..study.run_folder import RunFolder
+    from .show import show_positive
 
     try:
         times = [float(time) for time in horizons.split(",")] if horizons is not None else []
     except ValueError as error:
         raise ConfigError(f"--horizons {horizons}: expected times such as 12,36,60.") from error
     written = write_report(run, out or RunFolder(run).report, horizons=times)
+    show_positive(open_run(run).record.positive_lines, console())
     console().print(f"The report is {written}", soft_wrap=True, highlight=False)

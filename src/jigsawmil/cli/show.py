@@ -15,6 +15,7 @@ from ..cluster.ray import ray_cluster
 from ..cluster.storage import Mirror, is_url
 from ..cluster.studies import run_on_ray
 from ..cohort.cohort import Cohort
+from ..cohort.positive import positive_lines
 from ..report.choices import choice_lines, choice_table, choices_of
 from ..report.control import blind_variants, control_lines, control_table
 from ..report.finish import finish_run, paper_form
@@ -45,8 +46,6 @@ def show_study(study: Study, target: str | Path, where: WhereOptions, quiet: boo
     mirror = Mirror.of(str(target), COPIES) if is_url(str(target)) else None
     out, screen = run_folder(target), console()
     use_threads(where.threads)
-    if study.phantom:
-        screen.print(Text(PHANTOM, "bold red"), "")
     devices = [settings.train.device for settings in study.variants.values()]
     for device in devices:
         where.check_device(device)  # once and now, not in every job
@@ -64,11 +63,18 @@ def show_study(study: Study, target: str | Path, where: WhereOptions, quiet: boo
         progress = stack.enter_context(StudyProgress(screen, quiet))
         listen = mirror.sending(progress) if mirror else progress
         before = recorded_variants(out)
+
+        def begin(read: Mapping[str, Cohort]) -> None:
+            show_positive(positive_lines(read, file=study.file), screen)
+            if study.phantom:
+                screen.print(Text(PHANTOM, "bold red"), "")
+
         run = cross_validate(
             study,
             out,
             processes=where.processes(devices),
             listen=listen,
+            on_cohorts=begin,
             on_plan=progress.plan,
             executor=partial(run_on_ray, cpus=where.cpus, on_cluster=progress.cluster) if ray else None,
         )
@@ -145,6 +151,12 @@ def show_control(study: Study, run: Run, screen: Console) -> None:
         for line in control_lines(control, blind):
             screen.print(line, highlight=False)
         screen.print()
+
+
+def show_positive(lines: Iterable[str], screen: Console) -> None:
+    """The first line of a result."""
+    for line in lines:
+        screen.print(line, markup=False, highlight=False, soft_wrap=True)
 
 
 def show_cohort(cohort: Cohort, screen: Console) -> None:

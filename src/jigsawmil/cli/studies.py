@@ -4,7 +4,7 @@ What computes is imported when a verb runs: its --help and its wrong flags need 
 """
 
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import Annotated
 
 import typer
 
@@ -14,13 +14,11 @@ from ..nn.options import DEFAULT_METHOD, METHODS, PAPER_METHODS, check_method
 from ..train.presets import PAPER_FOLDS, preset_folds, preset_method
 from .ahead import check_data, draw_standins, show_cost, show_published, study_settings
 from .app import app
-from .arguments import Memory, Quiet, RunOut, Seed, TableOptions
+from .arguments import Memory, Quiet, RunOut, Seed, TableOptions, Yes
 from .choosing import ChooseOptions
 from .groups import grouped
 from .options import MethodOptions, TargetOptions, WhereOptions
-
-if TYPE_CHECKING:
-    pass
+from .screen import console
 
 COMPARED = ("abmil", DEFAULT_METHOD)  # unless methods are named: what needs no positions, and what we recommend
 
@@ -60,6 +58,7 @@ def compare(
         bool, typer.Option("--choose-only", help="With --choose: do not also run the methods with default settings.")
     ] = False,
     memory_gb: Memory = 4.0,
+    yes: Yes = False,
     quiet: Quiet = False,
 ) -> None:
     """Cross-validate methods on a cohort: tables, tests and plots in a run folder. Rerun to resume.
@@ -68,6 +67,7 @@ def compare(
     with settings chosen in each fold, add `--choose k=8,24,50 --choose conv=gat,sage`
     """
     from ..study.study import Study, with_choices, with_covariates
+    from .asking import with_positives
     from .show import show_study
 
     if methods is None:
@@ -91,7 +91,7 @@ def compare(
         attention=attention,
         memory_gb=memory_gb,
     )
-    show_study(study, out, where, quiet)
+    show_study(with_positives(study, console(), yes=yes), out, where, quiet)
 
 
 @app.command(name="study")
@@ -120,6 +120,7 @@ def study_file(
         ),
     ] = None,
     epochs: Annotated[int | None, typer.Option(help="Epochs of all variants; overrides the study file.")] = None,
+    yes: Yes = False,
     quiet: Quiet = False,
 ) -> None:
     """Run a study file: cohorts x variants x folds x seeds. Rerun to resume.
@@ -132,6 +133,7 @@ def study_file(
         return
     from ..study.run_folder import RunFolder
     from ..study.study_file import read_study
+    from .asking import with_positives
     from .show import run_folder, show_study
 
     study = read_study(file, study_settings(more, epochs))
@@ -145,4 +147,5 @@ def study_file(
         study = draw_standins(study, RunFolder(run_folder(out)).standins, quiet)
     else:
         check_data(study, file)
+        study = with_positives(study, console(), yes=yes)
     show_study(study, out, where, quiet)

@@ -39,9 +39,11 @@ def validate(
 
     Example: `jigsawmil validate model --labels new.csv --features new_features --out validation`
     """
+    from ..cohort.positive import positive_lines
     from ..report.finish import validate as run_validation
     from ..report.validation import validation_answer, validation_table
     from ..train.devices import pick_device, use_threads
+    from .show import show_positive
     from .terminal import rendered
 
     screen = console()
@@ -52,6 +54,7 @@ def validate(
     run = run_validation(
         source, labels, features, out,
         variant=variant, cohort=cohort, allow_overlap=allow_overlap, attention=attention, device=device,
+        on_cohorts=lambda read: show_positive(positive_lines(read, trained=True), screen),
         follow=lambda found, total: tracked(found, total, f"Predicting {total} cases", screen, quiet),
         **given,
     )  # fmt: skip
@@ -87,15 +90,21 @@ def compare_two_runs(
 
     Example: `jigsawmil compare-runs run-k8 run-k50 --variant-a graph-abmil --variant-b graph-abmil --out pairs.csv`
     """
+    from ..cohort.positive import positive_lines
     from ..files import check_target, write_csv
     from ..report.tables import run_comparison_table
+    from ..study.run import open_run
     from ..study.run_pairs import compare_runs
+    from .show import show_positive
     from .terminal import rendered
 
     screen = console()
     if out is not None:
         check_target(out)
     found = compare_runs(a, b, variant_a=variant_a, variant_b=variant_b, cohort=cohort, target=target)
+    record = open_run(a).for_target(target).record
+    of = {name: own for name, own in record.cohorts.items() if name in set(found["cohort"])}
+    show_positive(positive_lines(of, file=record.file, trained=record.validation is not None), screen)
     screen.print(rendered(run_comparison_table(found), screen.width), "")
     if out is not None:
         write_csv(found, out)

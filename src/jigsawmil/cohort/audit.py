@@ -16,7 +16,8 @@ from ..tasks import Task, choose_task, sort_classes
 from .covariates import Covariate, check_patients, recognise
 from .feature_audit import mixed_features, same_features, slide_faults
 from .labels import COVARIATE, LabelTable, listed
-from .overview import Overview, guessed_positive, overview
+from .overview import Overview, overview
+from .positive import is_guess
 from .tables import MISSING, is_unknown
 
 Severity = Literal["error", "note"]
@@ -281,8 +282,8 @@ def audit(
     ]
     once = tuple({entry.name: entry for entry in reversed(left_out)}.values())[::-1]  # by its first reason
     classes = _two_classes([entry.label for entry in entries], kind, positive)
-    guess = guessed_positive(classes) if classes and positive is None else ""
-    seen = overview(labels.columns, entries, classes[-1] if classes else None, guess)
+    guessed = bool(classes) and positive is None and is_guess(classes)
+    seen = overview(labels.columns, entries, classes[-1] if classes else None, guessed)
     return Audit(labels.source, tuple(tell.problems), entries, once, kind, seen, columns, labels.label_columns)
 
 

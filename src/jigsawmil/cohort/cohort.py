@@ -87,6 +87,7 @@ class Cohort:
     read_slide: Callable[[LabelledSlide], Bag] = field(repr=False)
     covariates: tuple[Covariate, ...] = ()  # clinical columns
     label_columns: Mapping[str, str] = field(default_factory=dict)  # options of `read` that name those of the label
+    guessed: bool = False  # nobody named the positive class
 
     @classmethod
     def read(
@@ -351,12 +352,12 @@ def _build(
         for e, value in zip(entries, values.tolist(), strict=True)
     )
     encoder = next((entry.info.encoder for entry in entries if entry.info.encoder), None)
-    notes = tuple(filter(None, [report.overview.guess, *map(str, report.notes)]))
+    notes = tuple(map(str, report.notes))
     infos = [entry.info for entry in entries]
     tiles, encoding = _common(info.tiles for info in infos), _common(info.encoding for info in infos)
     return Cohort(
         slides, classes, chosen.of(classes).name, infos[0].dim, encoder, _patch_um(infos), tiles, encoding,
-        report.left_out, notes, read, report.covariates, report.label_columns,
+        report.left_out, notes, read, report.covariates, report.label_columns, report.overview.guessed,
     )  # fmt: skip
 
 

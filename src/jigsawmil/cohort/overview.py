@@ -1,7 +1,5 @@
 """What was taken from a table and its features: columns, the positive class, and what the features are."""
 
-import re
-import shlex
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -10,6 +8,7 @@ from typing import Any, Protocol
 
 from ..bags.formats import BagInfo
 from ..bags.magnification import magnification
+from .positive import positive_words
 
 
 class Slide(Protocol):
@@ -19,13 +18,13 @@ class Slide(Protocol):
 
 @dataclass(frozen=True, kw_only=True)
 class Overview:
-    """columns: role -> name in the table. positive: of two classes. guess: a note if nobody named it. Counters:
+    """columns: role -> name in the table. positive: of two classes. guessed: nobody named it. Counters:
     value -> number of slides, "unknown" for what files do not say. patches: fewest, median and most per slide; empty
     without slides."""
 
     columns: Mapping[str, str] = field(default_factory=dict)
     positive: str | None = None
-    guess: str = ""
+    guessed: bool = False
     formats: Mapping[str, int] = field(default_factory=dict)
     encoders: Mapping[str, int] = field(default_factory=dict)
     dims: Mapping[str, int] = field(default_factory=dict)
@@ -40,7 +39,7 @@ class Overview:
         if {"slide", "patient"} & self.columns.keys():
             found.append("Columns: " + ", ".join(f"{role} {name!r}" for role, name in self.columns.items()) + ".")
         if self.positive is not None:
-            found.append(self.guess or f"Positive class: {self.positive!r}.")
+            found.append(f"Positive class: {positive_words(self.positive, self.guessed)}.")
         if self.patches:
             low, middle, high = self.patches
             numbers = f"{low} patches per slide"
@@ -57,24 +56,13 @@ class Overview:
         return {**vars(self), "patches": dict(zip(("fewest", "median", "most"), self.patches, strict=False))}
 
 
-def guessed_positive(classes: Sequence[str]) -> str:
-    """What to say if the second of two classes is the positive one because nobody named one; nothing of 0 and 1."""
-    if all(re.fullmatch(r"[+-]?[\d.]+", name) for name in classes):
-        return ""
-    first, last = classes
-    return (
-        f"Positive class: {last!r}, a guess: the last of {first!r} and {last!r} in sorted order. Name it: --positive "
-        f"{shlex.quote(last)} or --positive {shlex.quote(first)} (positive = ... in study files and Python)."
-    )
-
-
-def overview(columns: Mapping[str, str], slides: Sequence[Slide], positive: str | None, guess: str = "") -> Overview:
+def overview(columns: Mapping[str, str], slides: Sequence[Slide], positive: str | None, guessed: bool) -> Overview:
     infos = [slide.info for slide in slides]
     counts = [info.n for info in infos]
     return Overview(
         columns=dict(columns),
         positive=positive,
-        guess=guess,
+        guessed=guessed,
         formats=_count(info.format for info in infos),
         encoders=_count(info.encoder for info in infos),
         dims=_count(info.dim for info in infos),

@@ -37,7 +37,8 @@ def validate(source: str | Path, labels: str | Path, features: Folders, out: str
     source: folder of a model or a run. labels, features: of the new cohort. out: new folder, which appears whole:
     predictions.csv and summary.csv with the columns of a run, by patient too, and report.html; it opens as a run.
     options: variant, cohort (of a run; by default the last variant), allow_overlap (with the training set, else
-    refused), attention (keep it for maps), device, follow, and those of `Cohort.read` about columns and files.
+    refused), attention (keep it for maps), device, on_cohorts and follow (called with what was read, and with the
+    cases), and those of `Cohort.read` about columns and files.
 
     Example: `validate("model", "new.csv", "new_features", "validation").summary`
     """

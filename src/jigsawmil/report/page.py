@@ -79,6 +79,7 @@ def report_page(run: Run, name: str | None = None, horizons: Sequence[float] = (
     several = len(parts) > 1
     body = [
         tag("p", " · ".join(["jigsawmil report", name or run.folder.resolve().name, *run.cohorts]), class_="eyebrow"),
+        *(tag("p", line, class_="positive") for line in run.record.positive_lines),
         tag("h1", headline),
         *further,
         phantom_section(run),

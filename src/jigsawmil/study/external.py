@@ -35,4 +35,4 @@ def read_external(labels: str, features: str, options: CohortOptions, card: Mode
         for option, name in others.items()
         if name != columns[option]
     ]
-    return cohort.for_model(task.name, card.classes), notes
+    return replace(cohort.for_model(task.name, card.classes), guessed=card.guessed), notes

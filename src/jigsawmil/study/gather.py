@@ -110,7 +110,7 @@ def cohort_record(source: CohortSpec, cohort: Cohort, **more: Any) -> CohortReco
         task=cohort.task,
         dim=cohort.dim,
         encoder=cohort.encoder,
-        **{"notes": cohort.notes, **more},
+        **{"notes": cohort.notes, "guessed": cohort.guessed, **more},
     )
 
 

@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import Any
 
 from ..cohort.options import CohortOptions
+from ..cohort.positive import positive_lines
 from ..files import write_json
 from .published import Published
 
@@ -23,6 +24,7 @@ class CohortRecord:
     dim: int | None = None
     encoder: str | None = None
     notes: tuple[str, ...] = ()
+    guessed: bool = False  # nobody named the positive class
     reference: Mapping[str, str] = field(default_factory=dict)  # class -> image of its known morphology
 
 
@@ -87,6 +89,11 @@ class StudyRecord:
             validation=None if validation is None else ValidationRecord(**validation),
         )
 
+    @property
+    def positive_lines(self) -> tuple[str, ...]:
+        """What a result begins with."""
+        return positive_lines(self.cohorts, file=self.file, trained=self.validation is not None)
+
     def write(self, path: Path) -> None:
         cohorts = {
             name: {**asdict(cohort), "options": sorted(cohort.options.given().items())}
@@ -106,6 +113,7 @@ def _cohort(values: Mapping[str, Any], classes: list[str]) -> CohortRecord:
         dim=values.get("dim"),
         encoder=values.get("encoder"),
         notes=tuple(map(str, values.get("notes") or ())),
+        guessed=bool(values.get("guessed")),
         reference=dict(values.get("reference") or {}),
     )
 

@@ -27,6 +27,7 @@ def cross_validate(
     *,
     processes: int = 1,
     listen: Listener = lambda event: None,
+    on_cohorts: Callable[[Mapping[str, Cohort]], None] = lambda cohorts: None,
     on_plan: Callable[[list[Job], int], None] = lambda jobs, done: None,
     executor: Executor | None = None,
 ) -> Run:
@@ -34,7 +35,8 @@ def cross_validate(
 
     processes: of this machine, which share memory_gb; with several of them a script has to call this below
     `if __name__ == "__main__":`. executor: runs the jobs elsewhere, such as `cluster.studies.run_on_ray`; each then has
-    all of memory_gb. Jobs that failed are in `Run.failed`; an error is raised only if no variant has all its folds.
+    all of memory_gb. on_cohorts, on_plan: called once the cohorts are read, and with all jobs and how many are done.
+    Jobs that failed are in `Run.failed`; an error is raised only if no variant has all its folds.
 
     Example: `cross_validate(read_study("study.toml"), "run", processes=4).summary`
     """
@@ -43,6 +45,7 @@ def cross_validate(
     )
     out = Path(out)
     cohorts, folds = prepare(study)
+    on_cohorts(cohorts)
     RunFolder(out).make()  # nothing is written before everything is known to be possible
     with RunFolder(out).alone():
         jobs = expand(study, cohorts, folds, out, processes)

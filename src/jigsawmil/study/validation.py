@@ -5,7 +5,7 @@ each model that answers. So report, viewer and maps read a validation as they re
 """
 
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
@@ -193,6 +193,7 @@ def write_validation(
     allow_overlap: bool = False,
     attention: bool = False,
     device: str = "auto",
+    on_cohorts: Callable[[Mapping[str, Cohort]], None] = lambda cohorts: None,
     follow: Follow = lambda seen, total: seen,
     **options: Any,
 ) -> Run:
@@ -212,6 +213,7 @@ def write_validation(
         (name, [partial(read.bag, index) for index in rows]) for name, rows in cohort_groups(read, card.level)
     ]
     notes += check_known(card, [(slide.slide_id, read.known_of(slide)) for slide in read.slides])
+    on_cohorts({EXTERNAL: read})
     started = time.time()
     found = apply_groups(subject.model, card, groups, device=device)
     members = _Members(subject, read, attention)

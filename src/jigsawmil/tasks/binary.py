@@ -34,9 +34,6 @@ class BinaryTask(ClassTask):
             raise LabelError(f"The labels are {quoted(classes)}; {self.name} needs two classes. Use another task.")
         return sorted(classes, key=lambda name: name == positive)
 
-    def cohort_words(self, labels: Sequence[str], classes: Sequence[str]) -> str:
-        return f"{super().cohort_words(labels, classes)}; positive class {classes[-1]}"
-
     def head(self, width: int, classes: int) -> Head:
         from .heads import BinaryHead
 

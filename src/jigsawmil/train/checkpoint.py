@@ -61,6 +61,11 @@ class ModelCard:
         return f"{len(self.members)} models ({', '.join(methods)})" if methods else self.model.method
 
     @property
+    def guessed(self) -> bool:
+        """Whether nobody had named the positive class in training."""
+        return bool((self.training or {}).get("guessed"))
+
+    @property
     def precision(self) -> str:
         """In which the model was trained, and runs."""
         training = self.training or {}

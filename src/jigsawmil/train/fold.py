@@ -94,6 +94,8 @@ def make_card(
         training["columns"] = dict(cohort.label_columns)
     if choice is not None:
         training["choice"] = choice.record()
+    if cohort.guessed:
+        training["guessed"] = True  # nobody named the positive class
     return ModelCard(
         model=model.config,
         graph=settings.graph,
