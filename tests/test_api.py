@@ -16,6 +16,7 @@ from jigsawmil.lazy import lazy_imports
 ROOT = Path(__file__).parents[1]
 sys.path.insert(0, str(ROOT))  # tools/ is not installed with the package
 api_page = importlib.import_module("tools.api_page")
+signatures = importlib.import_module("tools.signatures")
 PUBLIC = api_page.PUBLIC
 DOCUMENTS = (*sorted((ROOT / "docs").glob("*.md")), ROOT / "README.md", ROOT / "CONTRIBUTING.md")
 EXAMPLES = tuple(sorted((ROOT / "examples").glob("*.py")))
@@ -115,5 +116,63 @@ def test_the_check_sees_what_is_not_public() -> None:
     assert blocks("text\n```python\nx = 1\n```\n```\ny = 2\n```\n") == ["x = 1\n"]
 
 
-def test_the_page_says_what_the_docstrings_say() -> None:
-    assert api_page.PAGE.read_text() == api_page.page(), "run `python -m tools.api_page`"
+def test_the_pages_say_what_the_source_says() -> None:
+    pages = api_page.pages()
+    assert set(pages) == {path for path in DOCUMENTS if re.fullmatch(r"api(-\w+)?\.md", path.name)}
+    for path, text in pages.items():
+        assert path.read_text(encoding="utf-8") == text, "run `python -m tools.api_page`"
+
+
+def test_every_public_function_and_class_has_one_entry_with_all_its_parameters() -> None:
+    text = "".join(api_page.pages().values())
+    everything = {name: value for names in api_page.names().values() for name, value in names.items()}
+    for name, value in everything.items():
+        if not api_page.described(value):
+            continue
+        assert text.count(f"\n### `{name}`\n") == 1, name
+        entry = text.split(f"\n### `{name}`\n")[1].split("\n### `")[0]
+        given = inspect.signature(value).parameters if inspect.isfunction(value) else fields(value)
+        for parameter in given:
+            assert re.search(rf"\b{parameter}\b", entry), f"{name}: {parameter}"
+        doc = (inspect.getdoc(value) or "").split("\n")[0]
+        assert doc.startswith(f"{name}(") or re.split(r"[<*`]|Example:", doc)[0].strip() in entry
+
+
+def fields(value: type) -> list[str]:
+    names = getattr(value, "_fields", None) or getattr(value, "__dataclass_fields__", {})
+    bases = {
+        base
+        for some in api_page.names().values()
+        for base in some.values()
+        if inspect.isclass(base) and base in value.__mro__[1:]
+    }
+    elsewhere = {name for base in bases for name in getattr(base, "__dataclass_fields__", {})}
+    return [name for name in names if name[0] != "_" and name not in elsewhere]
+
+
+@pytest.mark.parametrize("name", PUBLIC)
+def test_docstrings_begin_with_what_a_thing_is_not_with_its_arguments(name: str) -> None:
+    for each, value in api_page.names()[name].items():
+        if api_page.described(value):
+            assert not re.match(r"[a-z]\w*(, \w+)*: ", inspect.getdoc(value) or ""), f"{name}.{each}"
+
+
+def stub(source: str) -> str:
+    node = ast.parse(source).body[0]
+    assert isinstance(node, ast.FunctionDef)
+    return signatures.function_code(node, "def f", {"TEN": 10, "THING": object()})
+
+
+def test_a_signature_has_types_and_the_values_of_defaults() -> None:
+    assert stub("def f(a: 'Bag', /, b: int = TEN, *c: str, d=THING, **e: Any) -> None: pass") == (
+        "def f(a: Bag, /, b: int = 10, *c: str, d = THING, **e: Any) -> None: ..."
+    )
+    assert stub("def f(a, *, b: str | None = None): pass") == "def f(a, *, b: str | None = None): ..."
+    long = ", ".join(f"parameter_{i}: int = {i}" for i in range(6))
+    assert stub(f"def f({long}) -> int: pass").splitlines()[1] == "    parameter_0: int = 0,"
+
+
+def test_a_docstring_is_split_from_its_example_and_is_no_markup() -> None:
+    doc = "Take a < b.\n\n    h = W * x\n\nOf `a<b>`.\n\nExample: `f(\n  1)`"
+    assert signatures.parts_of(doc) == ("Take a \\< b.\n\n```text\nh = W * x\n```\n\nOf `a<b>`.", "f( 1)")
+    assert signatures.parts_of("Do.\n\nExample:\n\n    x = 1\n    f(x)") == ("Do.", "x = 1\nf(x)")

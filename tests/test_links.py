@@ -36,7 +36,7 @@ def web(text: str) -> Iterator[str]:
     """Addresses that a reader can click: targets of links, and bare ones outside code."""
     prose = re.sub(r"```.*?```|`[^`\n]*`", "", text, flags=re.DOTALL)
     yield from re.findall(r"\]\(([a-z]+:[^)]*)\)", prose)
-    yield from re.findall(r"(?<!\()\b[a-z]+://[^\s<>\")|]+", prose)
+    yield from re.findall(r"(?<!\()\bhttps?://[^\s<>\")|]+", prose)
 
 
 def malformed(address: str) -> bool:

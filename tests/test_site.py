@@ -6,12 +6,13 @@ import re
 from pathlib import Path
 
 import pytest
+from tools.commands_page import PAGE, page
 from tools.notebook import LIMIT, check_time, run_cells, with_outputs
-from tools.site import BESIDE, ROOT, commands_page, linked, notebook_page, slug
+from tools.site import BESIDE, ROOT, linked, notebook_page, slug
 
 from jigsawmil.cli.app import VERBS, load_verb
 
-NAMED = {*BESIDE.values(), "commands.md", "tutorial.md"}
+NAMED = {*BESIDE.values(), "tutorial.md"}
 BOOK = ROOT / "docs" / "tutorial.ipynb"
 
 
@@ -22,11 +23,15 @@ def test_the_navigation_names_every_page_once() -> None:
 
 
 def test_every_verb_and_option_is_on_the_page_of_commands() -> None:
-    page = commands_page()
+    text = page()
+    assert PAGE.read_text(encoding="utf-8") == text, "run `python -m tools.commands_page`"
     for name in VERBS:
-        own = page.split(f"\n## {name}\n")[1].split("\n## ")[0]
-        options = {flag for option in load_verb(name).params if option.name != "help" for flag in option.opts}
-        assert all(f"`{flag}`" in own for flag in options if flag.startswith("-"))
+        own = text.split(f"\n## {name}\n")[1].split("\n## ")[0]
+        for option in load_verb(name).params:
+            if option.name != "help":
+                flags = [*option.opts, *option.secondary_opts]
+                assert all(f"`{flag}`" in own for flag in flags if flag.startswith("-")), (name, flags)
+                assert (option.help or "").replace("|", "\\|").replace("\n", " ") in own, (name, flags)
 
 
 @pytest.mark.parametrize(

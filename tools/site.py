@@ -1,4 +1,4 @@
-"""What the documentation site adds to docs/: a page of all commands, the tutorial notebook, the pages beside docs/.
+"""What the documentation site adds to docs/: the tutorial notebook, and the pages beside docs/.
 
 `mkdocs.yml` calls this module as a hook. Links between documents stay as they are on disk; those that leave docs/ lead
 to the pages that are brought in, or are shown as plain text.
@@ -17,13 +17,6 @@ BESIDE = {  # documents outside docs/ that the site shows
     "studies/README.md": "paper-studies.md",
     "benchmarks/README.md": "benchmarks.md",
 }
-COMMANDS = """# Commands
-
-Made from the program itself: `jigsawmil VERB --help` says the same. `jigsawmil --version` names the version.
-`jigsawmil --install-completion` lets the shell complete verbs and options (bash, zsh, fish, PowerShell), and
-`--show-completion` prints what it would install. Exit codes: 0; 1 for a mistake in the input; 2 for one in the options;
-130 after Ctrl-C.
-"""
 LINK = re.compile(r"(?<!!)\[([^\]]+)\]\(([^)\s:#]+)(#[^)\s]*)?\)")
 
 
@@ -36,7 +29,6 @@ def on_files(files: Any, config: Any) -> Any:
     from mkdocs.structure.files import File
 
     pages = {to: linked((ROOT / name).read_text(encoding="utf-8"), ROOT / name) for name, to in BESIDE.items()}
-    pages["commands.md"] = commands_page()
     pages["tutorial.md"] = notebook_page(ROOT / "docs" / "tutorial.ipynb")
     for name, text in pages.items():
         files.append(File.generated(config, name, content=text))
@@ -66,28 +58,6 @@ def linked(text: str, file: Path) -> str:
         return f"[{words}](index.md)" if name == "README.md" else words
 
     return LINK.sub(lead, text)
-
-
-def commands_page() -> str:
-    """Every verb with its options, as its --help has them."""
-    from jigsawmil.cli.app import SYNTHETIC, VERBS, load_verb
-
-    parts = [COMMANDS]
-    for name in VERBS:
-        verb = load_verb(name)
-        rows = [_row(option) for option in verb.params if option.name != "help"]
-        table = f"| option | what | default |\n| --- | --- | --- |\n{''.join(rows)}"
-        note = "\n\n*Synthetic data.*" * (name in SYNTHETIC)
-        parts.append(f"## {name}\n\n{verb.help}{note}\n\n{table}")
-    return "\n".join(parts)
-
-
-def _row(option: Any) -> str:
-    flags = [*option.opts, *option.secondary_opts] if option.param_type_name == "option" else [option.name.upper()]
-    default = option.show_default if isinstance(option.show_default, str) else option.default
-    shown = "required" if option.required else "" if default in (None, False, (), []) else f"`{default}`"
-    words = (option.help or "").replace("|", "\\|").replace("\n", " ")
-    return f"| {', '.join(f'`{flag}`' for flag in flags)} | {words} | {shown} |\n"
 
 
 def notebook_page(path: Path) -> str:

@@ -68,11 +68,11 @@ def test_a_study_runs_on_standins_and_goes_on_with_them(jigsawmil, file: Path, t
     ran = jigsawmil("study", file.name, "--phantom")
     assert ran.code == 0, ran.err
     out = file.parent / "runs" / "tiny-phantom"
-    assert (
-        "SYNTHETIC STAND-INS (PHANTOMS)" in ran.out.splitlines()[1]
-    )  # before anything runs, after the slides are drawn
+    drawn, positive, note, *_ = ran.out.splitlines()  # before anything runs
+    assert positive == "Positive class: ILC."
+    assert "SYNTHETIC STAND-INS (PHANTOMS)" in note
     assert ran.out.count("NO EVIDENCE") == 2  # and under the table
-    assert "Drawing 12 phantom slides in place of BRCA" in ran.out
+    assert "Drawing 12 phantom slides in place of BRCA" in drawn
     ours, paper = ran.out.split("A paper, Table 9, run on SYNTHETIC STAND-INS (PHANTOMS)")[1].split(
         "A paper, Table 9, as published"
     )

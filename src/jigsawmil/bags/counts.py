@@ -11,7 +11,8 @@ from .formats import find_bags, peek_bag
 
 @dataclass(frozen=True)
 class PatchStatistics:
-    """slides: how many. dim: of a patch's features. mean, fewest, most: patches per slide, empty slides included.
+    """How many slides and patches a folder of features holds. dim: of a patch's features. mean, fewest, most: patches
+    per slide, empty slides included.
 
     Example: `PatchStatistics.of([50, 70], dim=1024).mean  # 60.0`
     """

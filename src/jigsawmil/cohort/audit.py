@@ -146,7 +146,10 @@ class Problem:
 
 @dataclass(frozen=True)
 class Audit:
-    """entries: the slides that can be used, sorted by slide id."""
+    """What a label table and a folder of features hold together, and what is wrong with them; made by `check`.
+
+    entries: the slides that can be used, sorted by slide id. problems: errors, which stop a run, and notes.
+    """
 
     source: str
     problems: tuple[Problem, ...]

@@ -27,7 +27,7 @@ TCGA_SAMPLE = re.compile(r"TCGA-[0-9A-Z]{2}-[0-9A-Z]{4}-\d{2}(?!\d)")  # 15 char
 
 @dataclass(frozen=True, eq=False)
 class LabelTable:
-    """The rows of a label table, none left out.
+    """A label table as it was read by `read_labels`, with no row left out.
 
     rows: string columns slide_id, patient_id, label, site ("" where the cell is missing), and `line` in the file; in
     `written` the label cells that say that nothing is known, such as [Not Available].

@@ -22,7 +22,10 @@ KINDS, AXES = 8, 8  # groups of patches that look alike, found along so many pri
 
 
 class Attribution(NamedTuple):
-    """Sum of values over the bag's patches + reference + gap = logits."""
+    """What each input patch adds to the logits of a slide; made by `attribute`.
+
+    Sum of values over the bag's patches + reference + gap = logits.
+    """
 
     values: Tensor  # (patch, logit), double, in the order of the batch
     reference: Tensor  # (logit,): the logits if every patch is replaced by the mean of its slide

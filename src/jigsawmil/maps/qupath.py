@@ -25,7 +25,9 @@ FOR, AGAINST = [178, 24, 43], [33, 102, 172]  # the ends of the evidence's colou
 def write_geojson(
     maps: PatchMaps, squares: Squares, path: str | Path, *, shift: tuple[float, float] = (0.0, 0.0)
 ) -> None:
-    """squares: the patches in level-0 pixels. shift: subtracted from them; the OpenSlide bounds, to which QuPath crops
+    """Write the maps of a slide as GeoJSON, one square per patch, for QuPath.
+
+    squares: the patches in level-0 pixels. shift: subtracted from them; the OpenSlide bounds, to which QuPath crops
     MRXS and some others.
 
     Example: `write_geojson(maps, level0_squares(bag), "slide_1.geojson")`

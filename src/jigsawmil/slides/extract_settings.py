@@ -11,7 +11,9 @@ PRECISIONS = ("float32", "bfloat16", "float16")
 
 @dataclass(frozen=True, kw_only=True)
 class ExtractSettings:
-    """slide_mpp: microns per level-0 pixel, if slides do not state it. masks: a GeoJSON file, or a folder of them,
+    """How features of slides are extracted: tiles, tissue and speed.
+
+    slide_mpp: microns per level-0 pixel, if slides do not state it. masks: a GeoJSON file, or a folder of them,
     one per slide, in place of the tissue found here; shift: as QuPath writes and reads them, from the corner of the
     scanned area. workers: threads that read. batch: tiles encoded at a time; None: 8 on a CPU, whose caches are
     small, else 64. renew: features of another slide of the same name, or of other settings, are extracted again, not

@@ -17,7 +17,9 @@ PATCH_ROWS = ("slides", "dim", "mean", "fewest", "most")  # of `[published_patch
 
 @dataclass(frozen=True)
 class Published:
-    """source: paper and table. figures: cohort -> variant -> figure, digits as printed, in the paper's order.
+    """A table of published figures, to print beside those of a study.
+
+    source: paper and table. figures: cohort -> variant -> figure, digits as printed, in the paper's order.
 
     rows, columns: labels as printed, of the variants and cohorts that the paper calls otherwise. corner: what the paper
     prints above its rows. folds: of the paper's cross-validation.

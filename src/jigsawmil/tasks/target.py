@@ -16,7 +16,9 @@ RESERVED = set('=;/\\:*?"<>|')  # names of targets are also parts of file names
 
 
 class SingleTarget(NamedTuple):
-    """name: "" if the task has one target. outputs: where its own lie among those of the task; None: all of them."""
+    """One target of a task: what is predicted, and the classes of it.
+
+    name: "" if the task has one target. outputs: where its own lie among those of the task; None: all of them."""
 
     name: str
     task: Task

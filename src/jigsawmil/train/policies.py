@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 
 
 class Policy:
-    """One rule. per_slide: each slide has its own lambda."""
+    """A rule for lambda, the weight of the jigsaw loss. per_slide: each slide has its own lambda."""
 
     per_slide: ClassVar[bool] = False
 

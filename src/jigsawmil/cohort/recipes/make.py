@@ -34,8 +34,9 @@ SEVERAL = ("remove", "keep")
 
 @dataclass(frozen=True, eq=False)
 class Labelled:
-    """labels: slide_id, patient_id, label, site; where no slides were given patient_id, sample_id, label, site.
+    """The label table that a recipe made, and what it dropped; made by `make_labels`.
 
+    labels: slide_id, patient_id, label, site; where no slides were given patient_id, sample_id, label, site.
     dropped: slide_id, patient_id, rule, reason, of all that is not in the labels. site_column: readers have to be
     told of the column `site`, since barcodes do not say as much.
     """

@@ -24,7 +24,9 @@ Load = Callable[["EncoderSpec", Path | None, bool], "nn.Module"]  # spec, local 
 
 @dataclass(frozen=True, kw_only=True)
 class EncoderSpec:
-    """patch: pixels a side of the tiles to cut for it, at `mpp`. size: pixels a side that the model takes. resize: a
+    """What an encoder is: its input, its output and where it comes from.
+
+    patch: pixels a side of the tiles to cut for it, at `mpp`. size: pixels a side that the model takes. resize: a
     tile is scaled to this edge, its middle `size` is cut out; interpolation: how. mean, std: of RGB in [0, 1]. mpp:
     microns per pixel of its training. tokens: what of a model's output is the feature: `pooled`, `class`, `class+mean`
     (the class token joined with the mean of the patch tokens, register tokens left out), or `map` (the mean over a map
