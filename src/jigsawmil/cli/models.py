@@ -77,7 +77,6 @@ def train(
     `--choose k=8,24,50` chooses a setting first, by cross-validation
     """
     from ..cluster.parallel import fit_together
-    from ..cohort.positive import positive_lines
     from ..train.checkpoint import load_model
     from ..train.devices import use_threads
     from ..train.fold import fit_split
@@ -86,7 +85,7 @@ def train(
     from ..train.train_model import train_model
     from .asking import with_positive
     from .progress import FitProgress
-    from .show import show_cohort, show_positive
+    from .show import show_cohort
 
     screen = console()
     method = preset_method(options.preset) if method is None else method
@@ -100,9 +99,7 @@ def train(
         raise ConfigError(f"--choose: {method} cannot choose {', '.join(chosen.choose or [])}. Leave --choose out.")
     source = with_positive(source, screen, yes=yes)
     cohort = source.read()
-    show_positive(positive_lines({"cohort": cohort}), screen)
-    if not quiet:
-        show_cohort(cohort, screen)
+    show_cohort(cohort, screen, quiet)
     memory = memory_gb / devices
     together = partial(fit_together, source=source, devices=devices, memory_gb=memory)
     fit = fit_split if devices == 1 else together
@@ -155,11 +152,10 @@ def predict(
 
     Example: `jigsawmil predict model slide.svs --heatmap maps`, `jigsawmil predict model features --attention maps`
     """
-    from ..cohort.positive import positive_words
     from ..maps.predict import SlidePredictor
     from ..train.devices import use_threads
     from ..train.from_slides import SlideOptions
-    from .show import show_failed, show_left_out, show_positive
+    from .show import show_class_of, show_failed, show_left_out
 
     screen = console()
     use_threads(threads)
@@ -169,9 +165,7 @@ def predict(
         options=SlideOptions(slide_mpp=slide_mpp, **asdict(extraction)), patients=patients.table(),
         labels=patients.labels, slide_column=patients.slide_column, skip_bad=skip_bad,
     )  # fmt: skip
-    if positive := predictor.task.positive(predictor.card.classes):
-        words = positive_words(positive, predictor.card.guessed, trained=True)
-        show_positive([f"Positive class: {words}."], screen)
+    show_class_of(predictor.card, screen)
     for note in predictor.notes:
         screen.print(f"Note: {note}", soft_wrap=True, highlight=False)
     show_left_out(predictor.inputs.left_out, screen)

@@ -15,7 +15,7 @@ from ..cluster.ray import ray_cluster
 from ..cluster.storage import Mirror, is_url
 from ..cluster.studies import run_on_ray
 from ..cohort.cohort import Cohort
-from ..cohort.positive import positive_lines
+from ..cohort.positive import positive_lines, positive_words
 from ..report.choices import choice_lines, choice_table, choices_of
 from ..report.control import blind_variants, control_lines, control_table
 from ..report.finish import finish_run, paper_form
@@ -30,6 +30,7 @@ from ..study.run_folder import RunFolder
 from ..study.runner import cross_validate
 from ..study.study import Study
 from ..tasks import get_task
+from ..train.checkpoint import ModelCard
 from ..train.devices import use_threads
 from .options import WhereOptions
 from .progress import StudyProgress
@@ -159,7 +160,16 @@ def show_positive(lines: Iterable[str], screen: Console) -> None:
         screen.print(line, markup=False, highlight=False, soft_wrap=True)
 
 
-def show_cohort(cohort: Cohort, screen: Console) -> None:
+def show_class_of(card: ModelCard, screen: Console) -> None:
+    """The same for the predictions of a model."""
+    if positive := get_task(card.model.task).positive(card.classes):
+        show_positive([f"Positive class: {positive_words(positive, card.guessed, trained=True)}."], screen)
+
+
+def show_cohort(cohort: Cohort, screen: Console, quiet: bool) -> None:
+    show_positive(positive_lines({"cohort": cohort}), screen)
+    if quiet:
+        return
     labels = [cohort.label_of(slide) for slide in cohort.slides]
     parts = get_task(cohort.task).cohort_words(labels, cohort.classes)
     screen.print(f"{len(cohort)} slides of {len(set(cohort.patients))} patients: {parts}.", soft_wrap=True)
