@@ -62,7 +62,7 @@ class SpatialGraph:
 
     @cached_property
     def blocks(self) -> Blocks:
-        return blocks_of(self.indptr.numpy(), self.indices.numpy())
+        return blocks_of(self.indptr.numpy(), self.indices.numpy(), self.log_weight.numpy())
 
     @property
     def tensors(self) -> tuple[Tensor, ...]:
@@ -70,13 +70,17 @@ class SpatialGraph:
 
     @property
     def nbytes(self) -> int:
-        return sum(tensor.nbytes for tensor in self.tensors)
+        """With `log_weight` and `blocks`, which the kernels keep: about as much again."""
+        return 2 * sum(tensor.nbytes for tensor in self.tensors)
 
     def each(self, change: Callable[[Tensor], Tensor]) -> Self:
         """The graph of its changed tensors."""
         return type(self)(*map(change, self.tensors))
 
     def to(self, device: torch.device | str) -> Self:
+        """Itself if it is there, with the `blocks` that it has."""
+        if self.indices.device == torch.device(device):
+            return self
         return self.each(lambda tensor: tensor.to(device))
 
     @property

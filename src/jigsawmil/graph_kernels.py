@@ -7,28 +7,39 @@ from numba import njit
 from numpy.typing import NDArray
 
 ROWS = 4  # of a block
+LANES = 16  # float32 numbers of a vector
+ABSENT = np.float32(-3e38)  # in place of the logarithm of a weight where there is no edge
+LEAST = np.float32(-2e38)  # in place of the logarithm of 0; both are finite
 
 
 class Blocks(NamedTuple):
-    """The rows of a graph by fours, which share most of their columns.
+    """The rows of a graph by fours, which share most of their columns: each block is a small dense matrix.
 
-    start: (block + 1,) where the columns of each block begin, a multiple of 4. columns: of all blocks, ascending within
-    one, its last one repeated. slot: (edge,) 4 x the place of its column in the block + its row of the block. most:
-    columns of a block.
+    start: (block + 1,) where the columns of each block begin, a multiple of LANES. columns: of all blocks, ascending
+    within one, its last one repeated. size: (block,) how many of them are multiplied, a multiple of 4. log_weight:
+    (4 x column,) block by block, and in it row by row. column_ptr: (patch + 1,) and places: where each patch stands in
+    `columns`. most: columns of a block.
     """
 
     start: NDArray[np.int32]
     columns: NDArray[np.int32]
-    slot: NDArray[np.int32]
+    size: NDArray[np.int32]
+    log_weight: NDArray[np.float32]
+    column_ptr: NDArray[np.int32]
+    places: NDArray[np.int32]
     most: int
 
 
-def blocks_of(indptr: NDArray[np.int32], indices: NDArray[np.int32]) -> Blocks:
-    count = -(-(len(indptr) - 1) // ROWS)
-    start, slot = np.zeros(count + 1, np.int32), np.empty(len(indices), np.int32)
-    columns = np.empty(len(indices) + ROWS * count, np.int32)
-    most = _fill_blocks(indptr, indices, start, columns, slot)
-    return Blocks(start, columns[: start[-1]].copy(), slot, int(most))
+def blocks_of(indptr: NDArray[np.int32], indices: NDArray[np.int32], log_weight: NDArray[np.float32]) -> Blocks:
+    n = len(indptr) - 1
+    count = -(-n // ROWS)
+    start, size, column_ptr = np.zeros(count + 1, np.int32), np.empty(count, np.int32), np.zeros(n + 1, np.int32)
+    columns = np.empty(len(indices) + LANES * count, np.int32)
+    most = _find_columns(indptr, indices, start, size, columns, column_ptr)
+    columns, places = columns[: start[-1]].copy(), np.empty(column_ptr[-1], np.int32)
+    spread = np.full(ROWS * len(columns), ABSENT)
+    _fill_blocks(indptr, indices, log_weight, start, columns, spread, column_ptr, places)
+    return Blocks(start, columns, size, spread, column_ptr, places, int(most))
 
 
 @njit(cache=True, nogil=True)
@@ -105,7 +116,8 @@ def reverse_edges(indptr, indices):  # type: ignore[no-untyped-def]
 
 
 @njit(cache=True, nogil=True)
-def _fill_blocks(indptr, indices, start, columns, slot):  # type: ignore[no-untyped-def]
+def _find_columns(indptr, indices, start, size, columns, column_ptr):  # type: ignore[no-untyped-def]
+    """The union of the columns of each block, and how many blocks each column is in, summed up."""
     n, most = len(indptr) - 1, 0
     at = np.empty(ROWS, np.int64)
     for block in range(len(start) - 1):
@@ -124,13 +136,33 @@ def _fill_blocks(indptr, indices, start, columns, slot):  # type: ignore[no-unty
                 break
             for r in range(rows):
                 if at[r] < indptr[first + r + 1] and indices[at[r]] == least:
-                    slot[at[r]] = ROWS * (end - begin) + r
                     at[r] += 1
             columns[end] = least
+            column_ptr[least + 1] += 1
             end += 1
-        while (end - begin) % 4:
+        size[block] = -(-(end - begin) // 4) * 4
+        while (end - begin) % LANES:
             columns[end] = columns[end - 1]
             end += 1
         start[block + 1] = end
         most = max(most, end - begin)
+    for j in range(n):
+        column_ptr[j + 1] += column_ptr[j]
     return most
+
+
+@njit(cache=True, nogil=True)
+def _fill_blocks(indptr, indices, log_weight, start, columns, spread, column_ptr, places):  # type: ignore[no-untyped-def]
+    n, found, place = len(indptr) - 1, column_ptr[:-1].copy(), np.empty(len(indptr), np.int32)
+    for block in range(len(start) - 1):
+        begin, end = start[block], start[block + 1]
+        for k in range(begin, end):
+            j = columns[k]
+            if k == begin or j > columns[k - 1]:
+                place[j] = k - begin
+                places[found[j]] = k
+                found[j] += 1
+        for j in range(ROWS * block, min(n, ROWS * block + ROWS)):
+            row = ROWS * begin + (j - ROWS * block) * (end - begin)
+            for e in range(indptr[j], indptr[j + 1]):
+                spread[row + place[indices[e]]] = max(LEAST, log_weight[e])

@@ -18,13 +18,16 @@ from . import csr
 
 
 class Backend(NamedTuple):
-    """half: bfloat16 is read and written as it is, and added up in float32; else it is widened to float32 before."""
+    """half: bfloat16 is read and written as it is, and added up in float32; else it is widened to float32 before.
+
+    attention: the sum, alpha, and what attention_backward wants back between alpha and the graph; first the halves of
+    the scores."""
 
     name: str
     words: str
     half: bool
     sum: Callable[[Tensor, SpatialGraph], Tensor]
-    attention: Callable[[Tensor, Tensor, Tensor, SpatialGraph, float], tuple[Tensor, Tensor, Tensor, Tensor]]
+    attention: Callable[[Tensor, Tensor, Tensor, SpatialGraph, float], tuple[Tensor, ...]]
     attention_backward: Callable[..., tuple[Tensor, Tensor, Tensor]]
 
     def widened(self, x: Tensor) -> Tensor:

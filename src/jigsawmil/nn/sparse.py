@@ -61,8 +61,8 @@ class _NeighbourAttention(torch.autograd.Function):
         ctx: Any, y: Tensor, receive: Tensor, send: Tensor, graph: SpatialGraph, slope: float, backend: Backend
     ) -> tuple[Tensor, Tensor]:
         y, receive, send = y.contiguous(), receive.contiguous(), send.contiguous()
-        out, alpha, s, t = backend.attention(y, receive, send, graph, slope)
-        ctx.save_for_backward(y, receive, send, out, alpha, s, t)
+        out, alpha, *scores = backend.attention(y, receive, send, graph, slope)
+        ctx.save_for_backward(y, receive, send, out, alpha, *scores)
         ctx.graph, ctx.slope, ctx.backend = graph, slope, backend
         ctx.mark_non_differentiable(alpha)
         return out, alpha
@@ -72,7 +72,10 @@ class _NeighbourAttention(torch.autograd.Function):
     def backward(ctx: Any, g: Tensor, _: Tensor | None) -> tuple[Tensor | None, ...]:
         y, receive, send, *_ = saved = ctx.saved_tensors
         dy, ds, dt = ctx.backend.attention_backward(g.contiguous(), *saved, ctx.graph, ctx.slope)
-        own, other = torch.einsum("kph,phd->khd", torch.stack([ds, dt]), y.to(ds.dtype))  # one pass over y for both
+        if y.dtype == torch.bfloat16 and y.device.type == "cpu":
+            own, other = sparse16.halves_backward(y, ds, dt)
+        else:
+            own, other = torch.einsum("kph,phd->khd", torch.stack([ds, dt]), y.to(ds.dtype))  # one pass over y for both
         return dy, own.to(receive.dtype), other.to(send.dtype), None, None, None
 
 
@@ -88,10 +91,8 @@ def sum_cpu(x: Tensor, graph: SpatialGraph) -> Tensor:
     return out
 
 
-def attention_cpu(
-    y: Tensor, receive: Tensor, send: Tensor, graph: SpatialGraph, slope: float
-) -> tuple[Tensor, Tensor, Tensor, Tensor]:
-    """The sum, alpha, and the two halves s and t of the scores."""
+def attention_cpu(y: Tensor, receive: Tensor, send: Tensor, graph: SpatialGraph, slope: float) -> tuple[Tensor, ...]:
+    """The sum, alpha, the two halves s and t of the scores, and what else `sparse16` wants back."""
     if y.dtype == torch.bfloat16:
         if sparse16.fits(y):
             return sparse16.attention(y, receive, send, graph, slope)
@@ -116,16 +117,16 @@ def attention_backward_cpu(
     alpha: Tensor,
     s: Tensor,
     t: Tensor,
-    graph: SpatialGraph,
-    slope: float,
+    *rest: Any,
 ) -> tuple[Tensor, Tensor, Tensor]:
-    """Gradients of y, whole, and of s and t."""
+    """Gradients of y, whole, and of s and t. rest: what `attention_cpu` gave beside them, graph and slope."""
     if y.dtype == torch.bfloat16:
         if sparse16.fits(y):
-            return sparse16.attention_backward(g, y, receive, send, out, alpha, s, t, graph, slope)
+            return sparse16.attention_backward(g, y, receive, send, out, alpha, s, t, *rest)
         g, receive, send, values = (x.float() for x in (g, receive, send, y))
-        dy, ds, dt = attention_backward_cpu(g, values, receive, send, out.float(), alpha, s, t, graph, slope)
+        dy, ds, dt = attention_backward_cpu(g, values, receive, send, out.float(), alpha, s, t, *rest)
         return dy.to(y.dtype), ds, dt
+    graph, slope = rest
     dy, ds, dt = torch.empty_like(y), torch.empty_like(s), torch.empty_like(t)
     inner, de = torch.empty_like(s), torch.empty_like(alpha)
     structure = (graph.indptr, graph.indices, graph.reverse)
