@@ -75,14 +75,8 @@ def heatmap(
         raise ConfigError(f"--patch: found {patch!r}, expected the number of a patch, from 0 on, or auto.")
     given = None if slide is None else open_slide(slide, options.mpp)
     with given or nullcontext():
-        of_run: dict[str, Any] = {
-            "variant": variant,
-            "cohort": cohort,
-            "features": features,
-            "target": target,
-            "attribution": attribution,
-        }
-        found = maps_of(source, item, device=device, **of_run, **options.reading)
+        of_run: dict[str, Any] = {"variant": variant, "cohort": cohort, "features": features, "target": target}
+        found = maps_of(source, item, device=device, attribution=attribution, **of_run, **options.reading)
         chosen = None if patch == "auto" else int(patch)
         shared: dict[str, Any] = {"slide": given, "features": found.features}
         write_heatmap(found.maps, out, patch=chosen, model=found.model, **shared)
@@ -141,14 +135,9 @@ def export(
     screen = console()
     pick_device(device)
     exported = MapExport(out, format, slides=slides, mpp=options.mpp, bounds=not no_bounds_shift)
-    of_run: dict[str, Any] = {
-        "variant": variant,
-        "cohort": cohort,
-        "features": features,
-        "target": target,
-        "attribution": attribution,
-    }
-    total, found = every_map(source, which or [], device=device, **of_run, **options.reading)
+    of_run: dict[str, Any] = {"variant": variant, "cohort": cohort, "features": features, "target": target}
+    asked = {"device": device, "attribution": attribution, **of_run, **options.reading}
+    total, found = every_map(source, which or [], **asked)
     missing = False
     with writing_to(out):
         for item in tracked(found, total, f"Exporting {total} slide{'s' * (total != 1)}", screen, quiet):
