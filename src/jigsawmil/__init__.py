@@ -20,6 +20,7 @@ if TYPE_CHECKING:
     from .synthetic.phantom import make_phantom, write_phantom
     from .train.checkpoint import load_model, save_model
     from .train.estimator import SlideClassifier, SlideRegressor, SlideSurvival
+    from .train.multilabel import SlideMultilabel
     from .train.settings import Settings
     from .train.train_model import train_model
     from .version import __version__
@@ -28,10 +29,10 @@ else:
 
 __all__ = [
     "METHODS", "Bag", "Batch", "Cohort", "GraphConfig", "JigsawmilError", "Model", "Output", "Settings",
-    "SlideClassifier", "SlideRegressor", "SlideSurvival", "SpatialGraph", "Study", "__version__", "build_model",
-    "check", "find_bags", "knn_graph", "load_model", "make_phantom", "peek_bag", "predict_slides", "radius_graph",
-    "read_bag", "read_study", "register_method", "run_study", "save_model", "train_model", "validate", "write_bag",
-    "write_phantom",
+    "SlideClassifier", "SlideMultilabel", "SlideRegressor", "SlideSurvival", "SpatialGraph", "Study", "__version__",
+    "build_model", "check", "find_bags", "knn_graph", "load_model", "make_phantom", "peek_bag", "predict_slides",
+    "radius_graph", "read_bag", "read_study", "register_method", "run_study", "save_model", "train_model", "validate",
+    "write_bag", "write_phantom",
 ]  # fmt: skip
 
 

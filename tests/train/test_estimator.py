@@ -21,6 +21,7 @@ from jigsawmil.errors import ConfigError, FeatureError, LabelError, StudyError
 from jigsawmil.synthetic.phantom import make_phantom
 from jigsawmil.train.checkpoint import load_model, save_model
 from jigsawmil.train.estimator import SlideClassifier, SlideRegressor, SlideSurvival
+from jigsawmil.train.multilabel import SlideMultilabel
 from jigsawmil.train.settings import Settings
 
 METHOD = "graph-abmil+jigsaw"
@@ -303,7 +304,7 @@ def test_labels_and_unfitted_estimators_are_refused_as_scikit_learn_does(
 
 
 def test_help_says_what_every_setting_means() -> None:
-    for found in (SlideClassifier, SlideRegressor, SlideSurvival, Settings):
+    for found in (SlideClassifier, SlideRegressor, SlideSurvival, SlideMultilabel, Settings):
         shown = " ".join((found.__doc__ or "").split())
         for setting in settings_of(Settings):
             if setting.name != "level" or found is Settings:

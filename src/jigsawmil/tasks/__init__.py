@@ -43,7 +43,7 @@ SHARED = {"task", "target", "measure", "terms", "classes", "heads", "value_heads
 _files = [file.name for file in pkgutil.iter_modules(__path__) if file.name not in SHARED]
 TASKS: dict[str, Task] = {task.name: task for task in (import_module(f".{name}", __name__).TASK for name in _files)}
 BINARY, MULTICLASS, ORDINAL = (TASKS[kind.name] for kind in (BinaryTask, MulticlassTask, OrdinalTask))
-VALUE, OUTCOME = "regression", "survival"  # the tasks of the estimators of values and of outcomes
+VALUE, OUTCOME, SEVERAL = "regression", "survival", "multilabel"  # the tasks of three of the estimators
 
 
 def register_task(task: Task) -> None:

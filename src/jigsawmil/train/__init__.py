@@ -18,12 +18,13 @@ if TYPE_CHECKING:
     from .choice import Choice
     from .config import LambdaConfig, TrainConfig
     from .estimator import SlideClassifier, SlideRegressor, SlideSurvival
+    from .multilabel import SlideMultilabel
     from .policies import POLICIES, Policy
     from .settings import Settings
 else:
     __getattr__ = attach(__name__, __file__)
 
 __all__ = [
-    "POLICIES", "Choice", "LambdaConfig", "ModelCard", "Policy", "Settings", "SlideClassifier", "SlideRegressor",
-    "SlideSurvival", "TrainConfig", "apply_model", "load_model", "save_model",
+    "POLICIES", "Choice", "LambdaConfig", "ModelCard", "Policy", "Settings", "SlideClassifier", "SlideMultilabel",
+    "SlideRegressor", "SlideSurvival", "TrainConfig", "apply_model", "load_model", "save_model",
 ]  # fmt: skip

@@ -1,9 +1,12 @@
-"""One method as a scikit-learn estimator over bags: `SlideClassifier`, `SlideRegressor` and `SlideSurvival`."""
+"""One method as a scikit-learn estimator over bags: `SlideClassifier`, `SlideRegressor` and `SlideSurvival`.
+
+`SlideMultilabel` is in `multilabel.py`.
+"""
 
 import inspect
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Any, Self
+from typing import Any, Self, TypeVar
 
 import numpy as np
 import torch
@@ -30,6 +33,9 @@ from .train_model import together, train_members
 _SETTINGS = {
     setting.name: setting for setting in settings_of(Settings) if setting.name != "level"
 }  # a bag is what it is
+
+
+Estimator = TypeVar("Estimator", bound="SlideEstimator")
 
 
 class SlideEstimator(BaseEstimator):
@@ -64,12 +70,12 @@ class SlideEstimator(BaseEstimator):
     def _answers(self, X: Sequence[Bag | str | Path]) -> np.ndarray:
         """(bag, output)"""
         check_is_fitted(self)
-        return np.stack([p.probabilities for p in apply_model(self.model_, self.card_, _bags(X), device=self.device)])
+        return np.stack([p.probabilities for p in apply_model(self.model_, self.card_, as_bags(X), device=self.device)])
 
     def attention(self, bag: Bag | str | Path) -> np.ndarray:
         """(patch,), in the order of the bag, summing to 1."""
         check_is_fitted(self)
-        return next(iter(apply_model(self.model_, self.card_, _bags([bag]), device=self.device))).attention[0]
+        return next(iter(apply_model(self.model_, self.card_, as_bags([bag]), device=self.device))).attention[0]
 
     def save(self, folder: str | Path) -> None:
         """Weights (safetensors), card (JSON) and the table of training slides, as `load` and `predict` read them."""
@@ -103,6 +109,26 @@ class SlideEstimator(BaseEstimator):
         return Settings(**{name: getattr(self, name) for name in _SETTINGS})
 
 
+def with_settings(estimator: type[Estimator]) -> type[Estimator]:
+    """The class with all settings in its help and in the signature of its `__init__`."""
+    estimator.__doc__ = inspect.cleandoc(estimator.__doc__ or "") + settings_doc("level")
+    setattr(estimator.__init__, "__signature__", _signature(estimator))  # noqa: B010 (functions are not known to have it)
+    return estimator
+
+
+def _signature(estimator: type[SlideEstimator]) -> inspect.Signature:
+    """What scikit-learn reads the parameters from: `self`, all settings, and those of `__init__` itself."""
+    own = inspect.signature(estimator.__init__).parameters
+    parameters = {name: own[name] for name in ("self", "method")}
+    for name, setting in _SETTINGS.items():
+        if name not in own:
+            keyword = inspect.Parameter.KEYWORD_ONLY
+            parameters[name] = inspect.Parameter(name, keyword, default=setting.default, annotation=setting.kind)
+    rest = {name: parameter for name, parameter in own.items() if name != "settings" and name not in parameters}
+    return inspect.Signature([*parameters.values(), *rest.values()])
+
+
+@with_settings
 class SlideClassifier(ClassifierMixin, SlideEstimator):
     """Fit on bags (or paths of feature files) and one label each; predict on bags.
 
@@ -134,7 +160,7 @@ class SlideClassifier(ClassifierMixin, SlideEstimator):
             self._check_task(get_task(self.task), "task")
         _check_labels(y)
         positive = None if self.positive is None else str(self.positive)
-        cohort = Cohort.from_bags(_bags(X), y, patients, positive=positive, ordinal=self.ordinal, task=self.task)
+        cohort = Cohort.from_bags(as_bags(X), y, patients, positive=positive, ordinal=self.ordinal, task=self.task)
         self._fit(cohort)
         given = {int(label): value for label, value in zip(cohort.labels, y, strict=True)}
         self.classes_ = np.array([given[label] for label in range(len(cohort.classes))])
@@ -172,9 +198,10 @@ class SlideClassifier(ClassifierMixin, SlideEstimator):
 
     @classmethod
     def _check_task(cls, task: Task, where: str) -> None:
-        _require_task(task.of_classes, task, "classes", where)
+        require_task(task.of_classes, task, "classes", where)
 
 
+@with_settings
 class SlideRegressor(RegressorMixin, SlideEstimator):
     """Fit on bags (or paths of feature files) and one number each; predict numbers. `score` is R squared.
 
@@ -189,7 +216,7 @@ class SlideRegressor(RegressorMixin, SlideEstimator):
     ) -> "SlideRegressor":
         """patients: keeps the slides of one on one side of the inner validation; read off TCGA barcodes by default."""
         _check_flat(np.asarray(y))
-        self._fit(Cohort.from_bags(_bags(X), y, patients, task=VALUE))
+        self._fit(Cohort.from_bags(as_bags(X), y, patients, task=VALUE))
         return self
 
     def predict(self, X: Sequence[Bag | str | Path]) -> np.ndarray:
@@ -198,9 +225,10 @@ class SlideRegressor(RegressorMixin, SlideEstimator):
 
     @classmethod
     def _check_task(cls, task: Task, where: str) -> None:
-        _require_task(task is get_task(VALUE), task, "a measured value", where)
+        require_task(task is get_task(VALUE), task, "a measured value", where)
 
 
+@with_settings
 class SlideSurvival(SlideEstimator):
     """Fit on bags (or paths of feature files) and their times and events; predict risks and curves.
 
@@ -216,7 +244,7 @@ class SlideSurvival(SlideEstimator):
         self, X: Sequence[Bag | str | Path], y: Sequence[object], patients: Sequence[object] | None = None
     ) -> "SlideSurvival":
         """patients: keeps the slides of one on one side of the inner validation; read off TCGA barcodes by default."""
-        self._fit(Cohort.from_bags(_bags(X), y, patients, task=OUTCOME))
+        self._fit(Cohort.from_bags(as_bags(X), y, patients, task=OUTCOME))
         return self
 
     @property
@@ -240,41 +268,29 @@ class SlideSurvival(SlideEstimator):
 
     @classmethod
     def _check_task(cls, task: Task, where: str) -> None:
-        _require_task(task is get_task(OUTCOME), task, "time to an event", where)
+        require_task(task is get_task(OUTCOME), task, "time to an event", where)
 
 
-def _require_task(fits: bool, task: Task, wanted: str, where: str) -> None:
+def require_task(fits: bool, task: Task, wanted: str, where: str) -> None:
     if not fits:
         raise StudyError(
             f"{where}: the model is of the task {task.name}, expected one that predicts {wanted}. Load it with "
-            "SlideClassifier, SlideRegressor or SlideSurvival, whichever is of that task."
+            "SlideClassifier, SlideRegressor, SlideSurvival or SlideMultilabel, whichever is of that task."
         )
-
-
-def _signature(estimator: type[SlideEstimator]) -> inspect.Signature:
-    """What scikit-learn reads the parameters from: `self`, all settings, and those of `__init__` itself."""
-    own = inspect.signature(estimator.__init__).parameters
-    parameters = {name: own[name] for name in ("self", "method")}
-    for name, setting in _SETTINGS.items():
-        if name not in own:
-            keyword = inspect.Parameter.KEYWORD_ONLY
-            parameters[name] = inspect.Parameter(name, keyword, default=setting.default, annotation=setting.kind)
-    rest = {name: parameter for name, parameter in own.items() if name != "settings" and name not in parameters}
-    return inspect.Signature([*parameters.values(), *rest.values()])
-
-
-for _estimator in (SlideClassifier, SlideRegressor, SlideSurvival):
-    _estimator.__doc__ = inspect.cleandoc(_estimator.__doc__ or "") + settings_doc("level")
-    setattr(_estimator.__init__, "__signature__", _signature(_estimator))  # noqa: B010 (functions are not known to have it)
 
 
 def _check_labels(y: Sequence[object]) -> None:
     """One class for each bag."""
     labels = np.asarray(y)
     _check_flat(labels)
-    if labels.dtype.kind == "f" and (fractions := labels[labels != np.floor(labels)]).size:
+    check_classes("y", labels)
+
+
+def check_classes(name: str, labels: np.ndarray) -> None:
+    """Refuse measured values; NaN is a missing label."""
+    if labels.dtype.kind == "f" and (fractions := labels[np.isfinite(labels) & (labels != np.floor(labels))]).size:
         raise LabelError(
-            f"y is continuous ({fractions[0]:g}, ...), expected classes. Make classes of it, or use "
+            f"{name} is continuous ({fractions[0]:g}, ...), expected classes. Make classes of it, or use "
             "SlideRegressor, which predicts measured values."
         )
 
@@ -284,7 +300,7 @@ def _check_flat(y: np.ndarray) -> None:
         raise LabelError(f"y has the shape {y.shape}, expected {y.shape[:1]}: one value per bag. Use y.ravel().")
 
 
-def _bags(items: Sequence[Bag | str | Path]) -> list[Bag]:
+def as_bags(items: Sequence[Bag | str | Path]) -> list[Bag]:
     """Bags with a number in every cell; files are read."""
     if isinstance(items, Bag | str | Path):
         raise FeatureError("expected a list of bags, found a single one. Write [bag].")
