@@ -78,6 +78,7 @@ def test_the_page_says_which_rival_wins_and_how_far_the_default_is_from_the_best
     pooled, mean = "`torchmil DSMIL` 0.950 | -0.040 | **no**", "-0.020 to `abmil` 0.960, yes"
     assert f"| UCSB | 0.910 | {pooled} | {mean} |" in text
     assert "met on 0 of 1 cohorts" in text
+    assert "Not met on UCSB: of 10 microarrays, the 95 % interval of `committee` is 0.11 wide, and 1 of 2" in text
     front = page.front(found)
     assert "| our default | `committee` | 0.910 [0.810, 0.920] | 2.0 |" in front
     assert "| best of 1 other methods here | `abmil` | 0.880" in front
