@@ -154,7 +154,7 @@ def _equal(one: Found, ours: str) -> list[str]:
         return []
     return [
         f"With equal instead of learnt weights, the same models of `{ours}` have {number(row[key_of(one)])} "
-        f"({row['difference']:+.3f}, DeLong p {p_value(row['delong_p'])}, not adjusted)."
+        f"({row['difference'] + 0.0:+.3f}, DeLong p {p_value(row['delong_p'])}, not adjusted)."
     ]
 
 
@@ -186,11 +186,18 @@ def _control(rows: Sequence[Mapping[str, Any]]) -> list[str]:
         ]
         for row in rows
     ]
-    lost = [f"`{row['variant']}`" for row in rows if row["delong_p_holm"] is not None and row["delong_p_holm"] < LEVEL]
+    named = {
+        sign: ", ".join(
+            f"`{row['variant']}`"
+            for row in rows
+            if row["delong_p_holm"] is not None and row["delong_p_holm"] < LEVEL and row["difference"] * sign > 0
+        )
+        for sign in (1, -1)
+    }
     head = ["method", "true positions", "shuffled", "difference", "DeLong p, Holm-adjusted"]
     return [
-        "Control: positions shuffled within each image, first seed. The AUROC depends on positions "
-        f"(p below {LEVEL}) in: {', '.join(lost) or 'none'}.",
+        "Control: positions shuffled within each image, first seed. Shuffling lowers the AUROC "
+        f"(p below {LEVEL}) of: {named[1] or 'none'}; it raises that of: {named[-1] or 'none'}.",
         grid(head, lines),
     ]
 
