@@ -1,5 +1,5 @@
 """A run of survival, of measured values and of several targets goes every way that one of classes goes: resuming,
-patients as bags, a committee and a choice of settings."""
+patients as bags, a committee, a choice of settings, maps and the viewer."""
 
 import shutil
 from collections.abc import Callable
@@ -13,6 +13,7 @@ from jigsawmil.study.run import Run, open_run
 from jigsawmil.study.study import Study, cohort_spec, with_choices
 from jigsawmil.tasks import get_task
 from jigsawmil.train.choice import Choice
+from jigsawmil.viewer.data import Key, Library
 
 from ..fixtures.outcomes import COLUMNS
 
@@ -65,3 +66,24 @@ def test_what_was_killed_is_run_again_to_the_same_bits(
     assert len(ended) == len(lost)
     assert open_run(again).predictions.equals(run.predictions)
     assert found.summary.equals(run.summary)
+
+
+@pytest.mark.parametrize("task", TASKS)
+@pytest.mark.parametrize("variant", ["committee", "abmil"])
+def test_the_viewer_shows_the_slides_of_each_task_and_their_maps(run: Run, task: str, variant: str) -> None:
+    view = run.for_target("planted") if task == "multilabel" else run
+    library, deciding = Library(view), view.deciding(task)
+    table = library.table(task, variant, 0)
+    patients, own = set(table["patient_id"]), view.predictions
+    assert patients & set(table["slide_id"][table["slide_id"] != table["patient_id"]])  # ids that mean either
+    own = own[(own["cohort"] == task) & (own["variant"] == variant)]
+    p = deciding.matrix(own, view.classes[task])
+    expected = dict(zip(own["slide_id"], p[np.arange(len(p)), [deciding.called(row) for row in p]], strict=True))
+    assert table["p"].tolist() == [expected[patient] for patient in table["patient_id"]]
+    for label in table["label"]:
+        assert label.startswith(("event at ", "censored at ")) == (task == "survival")
+    shared = table[table["patient_id"].duplicated(keep=False)]
+    pooled = shared[shared["patient_id"] == shared["patient_id"].iloc[0]]
+    maps = [library.maps(Key(task, slide_id, variant, 0)) for slide_id in pooled["slide_id"]]
+    assert sum(float(one.attention.sum()) for one in maps) == pytest.approx(1)  # over all slides of the patient
+    assert all(one.evidence is not None and np.isfinite(np.asarray(one.evidence)).all() for one in maps)

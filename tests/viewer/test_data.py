@@ -52,7 +52,8 @@ def test_several_classes_and_pooled_patients(run: Run) -> None:
     ]
     cohort = dataclasses.replace(run.record.cohorts["cohort"], classes=("a", "b", "c"))
     record = dataclasses.replace(run.record, cohorts={"cohort": cohort})
-    three = dataclasses.replace(run, record=record, predictions=pd.DataFrame(rows))
+    jobs = [dataclasses.replace(job, spec={**job.spec, "level": "patient"}) for job in run.jobs]
+    three = dataclasses.replace(run, record=record, predictions=pd.DataFrame(rows), jobs=jobs)
     table = Library(three).table("cohort", GRAPH, 0)
     assert set(table["predicted"]) == {"b"}
     assert set(table["p"]) == {0.5}

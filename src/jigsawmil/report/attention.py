@@ -49,9 +49,8 @@ def shown_slides(run: Run, cohort: str) -> list[Shown]:
     table, slides = run.predictions, run.slides[run.slides["cohort"] == cohort]
     rows = table[(table["cohort"] == cohort) & (table["seed"] == run.seeds[0])]
     cases = rows[["slide_id", "label", "fold"]].drop_duplicates().rename(columns={"slide_id": "case"})
-    by_patient = {job.settings.get("level", "slide") for job in run.jobs if job.cohort == cohort} == {"patient"}
     own = slides[["slide_id", "patient_id", "patches"]]
-    found = cases.merge(own, left_on="case", right_on="patient_id" if by_patient else "slide_id")
+    found = cases.merge(own, left_on="case", right_on=f"{run.level}_id")
     shown = []
     labels = [str(label) for label in found["label"]]
     for label, members in get_task(run.task(cohort)).cohort_rows(labels, run.classes[cohort]):

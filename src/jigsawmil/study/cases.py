@@ -35,10 +35,9 @@ def cases(run: Run, cohort: str, *, variant: str | None = None, seed: int | None
     table = run.predictions
     rows = table[(table["cohort"] == cohort) & (table["variant"] == variant)]
     known = set(rows.loc[rows["seed"] == (run.seeds[0] if seed is None else seed), "slide_id"])
-    pools = {job.variant for job in run.jobs if job.settings.get("level") == "patient"}
     return [
         Case(name, slides, run.jobs_of(slides[0], variant=variant, cohort=cohort, seed=seed))
-        for name, slides in _groups(run, cohort, "patient" if variant in pools else "slide")
+        for name, slides in _groups(run, cohort)
         if name in known
     ]
 
@@ -84,17 +83,16 @@ def run_maps(
     """
     cohort = run.cohort_of(slide_id, cohort)
     jobs = run.jobs_of(slide_id, variant=variant, cohort=cohort, seed=seed)
-    groups = _groups(run, cohort, jobs[0].settings.get("level", "slide"))
-    case = next(Case(name, slides, jobs) for name, slides in groups if slide_id in slides)
+    case = next(Case(name, slides, jobs) for name, slides in _groups(run, cohort) if slide_id in slides)
     found = case_maps(run, case, features=features, device=device, neighbours=neighbours, attribution=attribution)
     return found[case.slides.index(slide_id)]
 
 
-def _groups(run: Run, cohort: str, level: str) -> list[tuple[str, tuple[str, ...]]]:
+def _groups(run: Run, cohort: str) -> list[tuple[str, tuple[str, ...]]]:
     """Name and slides of everything that is predicted as one."""
     rows = run.slides[run.slides["cohort"] == cohort]
     ids = [str(slide_id) for slide_id in rows["slide_id"]]
-    groups = group_slides(ids, level, [str(patient) for patient in rows["patient_id"]])
+    groups = group_slides(ids, run.level, [str(patient) for patient in rows["patient_id"]])
     return [(name, tuple(ids[row] for row in members)) for name, members in groups]
 
 

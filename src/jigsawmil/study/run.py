@@ -110,6 +110,12 @@ class Run:
         judged = [] if self.summary.empty else list(self.summary["variant"])
         return tuple(dict.fromkeys([*judged, *(job.variant for job in self.jobs)]))
 
+    @cached_property
+    def level(self) -> str:
+        """What all its variants predict as one: a slide, or a patient."""
+        levels = {job.settings.get("level", "slide") for job in self.jobs}
+        return "patient" if levels == {"patient"} else "slide"
+
     @property
     def seeds(self) -> tuple[int, ...]:
         return tuple(sorted({job.seed for job in self.jobs}))
@@ -204,9 +210,8 @@ class Run:
         variant = self.variants[-1] if variant is None else variant
         choose("variant", variant, self.variants)
         seed = self.seeds[0] if seed is None else seed
-        level = {job.settings.get("level", "slide") for job in self.jobs if job.variant == variant}
         own = self.slides[(self.slides["slide_id"] == slide_id) & (self.slides["cohort"] == cohort)]
-        case = own["patient_id"].iloc[0] if level == {"patient"} else slide_id
+        case = own["patient_id"].iloc[0] if self.level == "patient" else slide_id
         table = self.predictions
         rows = table[(table["slide_id"] == case) & (table["cohort"] == cohort) & (table["variant"] == variant)]
         folds = sorted(set(rows.loc[rows["seed"] == seed, "fold"]))[:1]
@@ -230,8 +235,7 @@ class Run:
             if path is None:
                 return None
             folds |= {(seed, number): fold for number, fold in enumerate(read_folds(path))}
-        levels = {job.settings.get("level", "slide") for job in self.jobs if job.cohort == cohort}
-        return training_rows(folds, patient_of, "patient" if levels == {"patient"} else "slide")
+        return training_rows(folds, patient_of, self.level)
 
     def features_of(self, slide_id: str, *, cohort: str | None = None, folder: str | Path | None = None) -> Path:
         """The slide's feature file, where it was when the study ran, or in another folder of features."""

@@ -91,7 +91,7 @@ class Library:
         spread = found[SPREAD] if SPREAD in found else [np.nan] * len(found)
         rows = zip(found["slide_id"], called, p, spread, strict=True)
         best = {case: (task.brief(own, classes), float(own[i]), float(spread)) for case, i, own, spread in rows}
-        cases = [best.get(row.slide_id, best.get(row.patient_id, ("", np.nan, np.nan))) for row in table.itertuples()]
+        cases = [best.get(case, ("", np.nan, np.nan)) for case in table[f"{run.level}_id"]]
         table["predicted"], table["p"], table["spread"] = (list(values) for values in zip(*cases, strict=True))
         right = table["predicted"] == table["label"]
         words = [task.label_words(str(label)) for label in table["label"]]
