@@ -245,7 +245,7 @@ def test_what_is_wrong_on_every_node_is_told_once(
     with pytest.raises(SlideError, match=r"on any node: .*none\.pt: no such file; expected an encoder"):
         list(extract_on_ray(files, tmp_path, {"name": str(tmp_path / "none.pt")}, SETTINGS))
     monkeypatch.setattr(on_ray, "PATIENCE", 1.0)
-    with pytest.raises(SlideError, match="no node of the cluster offers 2 CPUs"):
+    with pytest.raises(SlideError, match="no node of the cluster has the 2 CPUs"):
         list(extract_on_ray(files, tmp_path, {"name": str(script)}, replace(SETTINGS, workers=2)))
     for device, words in (("cuda", "the cluster has no GPU"), ("cuda:1", "expected one of auto, cpu, cuda")):
         with pytest.raises(ConfigError, match=words):

@@ -27,6 +27,8 @@ from ..cli.conftest import Program
 
 PAGES = [path for path in DOCUMENTS if any(block.language not in TEXT for block in read(path))]
 HAS = {  # what the reader of a page already has, beside labels, features, slides and a study file
+    "docs/api-maps.md": ("run", "model"),
+    "docs/api-report.md": ("run",),
     "docs/maps.md": ("run", "model"),
     "docs/report.md": ("run",),
     "docs/validate.md": ("run-k8", "run-k50"),
