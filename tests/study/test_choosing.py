@@ -47,7 +47,7 @@ def files_of(run: Path) -> dict[str, bytes]:
             found[name] = table.to_csv().encode()
         if name.endswith("study.json"):  # with a digest of choices.csv, which is compared above without its seconds
             record = json.loads(data)
-            found[name] = json.dumps({**record, "tables": {**record["tables"], "choices": None}}).encode()
+            found[name] = json.dumps({**record, "tables": {**record["tables"], "choices.csv": None}}).encode()
     return found
 
 
